@@ -1,0 +1,51 @@
+"""moesim: how long one training step of a mixture-of-experts model takes, whether it fits, and what binds it."""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from moesim.base.errors import SpecError
+    from moesim.estimator import estimate
+    from moesim.evaluator import Evaluation, evaluate
+    from moesim.problem import Problem, from_names, load
+    from moesim.result import Estimate, Timeline
+    from moesim.workload.strategy import Strategy
+
+from moesim.base.display import bind
+
+__version__ = "0.1.0"
+
+bind("Estimate", "moesim.report.estimate")
+
+_HOMES = {
+    "Estimate": "moesim.result",
+    "Evaluation": "moesim.evaluator",
+    "Problem": "moesim.problem",
+    "SpecError": "moesim.base.errors",
+    "Strategy": "moesim.workload.strategy",
+    "Timeline": "moesim.result",
+    "estimate": "moesim.estimator",
+    "evaluate": "moesim.evaluator",
+    "from_names": "moesim.problem",
+    "load": "moesim.problem",
+}
+__all__ = [
+    "Estimate",
+    "Evaluation",
+    "Problem",
+    "SpecError",
+    "Strategy",
+    "Timeline",
+    "estimate",
+    "evaluate",
+    "from_names",
+    "load",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Import the public names when they are first used, so that ``moesim --help`` starts fast."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'moesim' has no attribute '{name}'")
+    from importlib import import_module
+
+    return getattr(import_module(_HOMES[name]), name)

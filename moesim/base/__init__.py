@@ -1,0 +1,1 @@
+"""What everything else stands on: numbers, units, errors, registries, events, expressions."""

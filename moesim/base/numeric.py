@@ -1,0 +1,15 @@
+"""One number or many at once.
+
+A degree or a hardware constant is a :data:`Numeric`: a float, or an array with one entry a configuration.
+Formulas are written once and serve both, so the scalar answer equals ``array[i]``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Numeric = float | NDArray[np.floating[Any]]
+Boolean = bool | np.bool_ | NDArray[np.bool_]

@@ -1,0 +1,114 @@
+"""The grammar that every verb keeps: what a question is about, what to change, what to vary, where the answer goes."""
+
+from __future__ import annotations
+
+import io
+import itertools
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from moesim.base.errors import Collector, SpecError
+from moesim.base.files import write_atomically
+from moesim.problem import Problem, from_names, load
+
+Scenario = Annotated[
+    str | None, typer.Argument(metavar="[SCENARIO]", help="A scenario file, or the name of a shipped one.")
+]
+ModelOption = Annotated[str | None, typer.Option("--model", metavar="MODEL", help="Without a file: the model.")]
+ClusterOption = Annotated[
+    str | None, typer.Option("--cluster", metavar="NODE:COUNT", help="Without a file: the nodes, such as hgx-h100:32.")
+]
+SetOption = Annotated[
+    list[str] | None, typer.Option("--set", metavar="PATH=VALUE", help="Change one value; may be repeated.")
+]
+VaryOption = Annotated[
+    list[str] | None,
+    typer.Option("--vary", metavar="PATH=A,B,C", help="Try several values of one path; may be repeated."),
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON: SI numbers, the unit in the key.")]
+OutputOption = Annotated[
+    Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write the answer to a file.")
+]
+
+
+def problem_of(scenario: str | None, model: str | None, cluster: str | None) -> Problem:
+    """Return the problem that SCENARIO, or ``--model`` with ``--cluster``, names."""
+    if scenario is not None:
+        problems = Collector()
+        for option, value in (("--model", model), ("--cluster", cluster)):
+            if value is not None:
+                path = option.removeprefix("--")
+                problems.add(option, "", "does not go with a scenario", f"write --set {path}={value}")
+        problems.raise_if_any()
+        return load(scenario)
+    if model is None or cluster is None:
+        raise SpecError.single(
+            "", "", "what to estimate is missing", "give SCENARIO, or --model M --cluster NODE:COUNT"
+        )
+    return from_names(model, cluster)
+
+
+def assignments(options: Sequence[str] | None, option: str) -> dict[str, str]:
+    """Return ``PATH=VALUE`` options as a mapping; each takes one path."""
+    found: dict[str, str] = {}
+    problems = Collector()
+    for text in options or ():
+        path, equals, value = text.partition("=")
+        if not equals or not path or not value:
+            problems.add(f"{option} {text}", "", "is not PATH=VALUE", f"write for example {option} ep=16")
+        elif path in found:
+            problems.add(f"{option} {path}", "", "is given twice", "give each path once")
+        else:
+            found[path.strip()] = value.strip()
+    problems.raise_if_any()
+    return found
+
+
+def variants(options: Sequence[str] | None) -> list[dict[str, str]]:
+    """Return every combination of the values in ``--vary``; one empty combination without it."""
+    axes = {path: _split(value) for path, value in assignments(options, "--vary").items()}
+    return [dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())]
+
+
+def _split(text: str) -> list[str]:
+    """Split at commas outside brackets: ``[a, b],none`` are two values."""
+    parts, depth = [""], 0
+    for letter in text:
+        depth += (letter in "[({") - (letter in "])}")
+        if letter == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += letter
+    return [part.strip() for part in parts if part.strip()]
+
+
+def deliver(plain: Any, shown: Any, as_json: bool, output: Path | None) -> None:
+    """Print or write an answer: JSON where asked for (or where the file is called .json), otherwise as people read it.
+
+    Parameters
+    ----------
+    plain
+        The answer as plain values.
+    shown
+        The same as a rich renderable.
+    """
+    if as_json or (output is not None and output.suffix == ".json"):
+        text = json.dumps(plain, indent=2, allow_nan=False) + "\n"
+        if output is None:
+            typer.echo(text, nl=False)
+        else:
+            write_atomically(output, text)
+        return
+    from rich.console import Console
+
+    if output is None:
+        Console(highlight=False, soft_wrap=False, width=None if sys.stdout.isatty() else 120).print(shown)
+        return
+    page = io.StringIO()
+    Console(file=page, width=120, highlight=False).print(shown)
+    write_atomically(output, page.getvalue())

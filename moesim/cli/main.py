@@ -1,0 +1,66 @@
+"""The entry point: verbs, and errors as single lines with exit code 2."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Annotated
+
+import click
+import typer
+
+from moesim.base.errors import SpecError
+from moesim.cli import estimate, specs
+
+app = typer.Typer(
+    name="moesim",
+    help="How long one training step of an MoE model takes on a cluster, whether it fits, and what binds it.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+app.command("estimate", help=estimate.HELP)(estimate.command)
+app.command("specs", help=specs.HELP)(specs.command)
+
+
+@app.callback()
+def _options(
+    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
+) -> None:
+    if version:
+        import moesim
+
+        typer.echo(f"moesim {moesim.__version__}")
+        raise typer.Exit
+
+
+def main() -> None:
+    """Run the command line. Bad input prints one line per problem and exits with 2."""
+    try:
+        code = app(standalone_mode=False)
+    except SpecError as error:
+        _fail(str(error))
+    except click.exceptions.NoArgsIsHelpError as error:
+        typer.echo(error.format_message())
+        sys.exit(2)
+    except click.UsageError as error:
+        _fail(error.format_message().replace("\n", " "))
+    except click.Abort:
+        sys.exit(130)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
+    except OSError as error:
+        _fail(f"{error.filename or 'input/output'}: {error.strerror}")
+    else:
+        sys.exit(code if isinstance(code, int) else 0)
+
+
+def _fail(message: str) -> None:
+    print(message, file=sys.stderr)
+    sys.exit(2)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,156 @@
+"""``moesim specs``: what can be named in a scenario, and whether every spec is sound."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from moesim.base.errors import SpecError, did_you_mean
+from moesim.base.registry import Registry
+from moesim.cli import grammar
+from moesim.spec import library
+
+HELP = """List what scenarios can name: hardware, models, software, methods; show one; check all."""
+
+
+def registries() -> dict[str, Registry[Any]]:
+    """Registries of methods by the word that lists them."""
+    from moesim.cost.collectives import algorithms
+    from moesim.cost.transports import transports
+    from moesim.timeline.schedules import schedules
+    from moesim.workload.recompute import policies
+
+    return {"schedules": schedules, "transports": transports, "recompute": policies, "collectives": algorithms}
+
+
+def kinds() -> list[str]:
+    """Every word that lists something."""
+    return sorted({*library.KINDS, *registries()})
+
+
+def command(
+    kind: Annotated[str | None, typer.Argument(metavar="[KIND]", help="gpus, models, schedules, ...")] = None,
+    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="Show this one.")] = None,
+    check: Annotated[bool, typer.Option("--check", help="Check every spec, scenario and source.")] = False,
+    as_json: grammar.JsonOption = False,
+    output: grammar.OutputOption = None,
+) -> None:
+    """Run the verb."""
+    if check:
+        _check()
+        return
+    if kind is None:
+        listing = {word: _names(word) for word in kinds()}
+        grammar.deliver(
+            listing, _table(["kind", "names"], [(k, ", ".join(v)) for k, v in listing.items()]), as_json, output
+        )
+        return
+    if kind not in kinds():
+        raise SpecError.single("", "", f"no kind of spec '{kind}'", did_you_mean(kind, kinds()))
+    if name is None:
+        rows = _list(kind)
+        columns = list(rows[0]) if rows else ["name"]
+        shown = _table(columns, [tuple(_short(row[column]) for column in columns) for row in rows])
+        grammar.deliver(rows, shown, as_json, output)
+        return
+    plain = _one(kind, name)
+    grammar.deliver(plain, _table(["field", "value"], list(_flat(plain))), as_json, output)
+
+
+def _check() -> None:
+    from moesim.problem import resolve
+    from moesim.spec.check import check as check_files
+    from moesim.spec.scenario import ScenarioSpec
+
+    issues = list(check_files())
+    counts = {kind: len(library.names(kind)) for kind in library.KINDS}
+    for kind in ("scenarios", "runs"):
+        for scenario in library.names(kind):
+            try:
+                spec = library.get(kind, scenario)
+                assert isinstance(spec, ScenarioSpec)
+                resolve(spec).plan()
+            except SpecError as error:
+                issues.extend(issue for issue in error.issues if issue not in issues)
+    if issues:
+        raise SpecError(issues)
+    typer.echo("all sound: " + ", ".join(f"{count} {kind}" for kind, count in counts.items()))
+
+
+def _names(kind: str) -> list[str]:
+    registry = registries().get(kind)
+    return registry.names() if registry else library.names(kind)
+
+
+def _list(kind: str) -> list[dict[str, Any]]:
+    registry = registries().get(kind)
+    if registry:
+        return [{"name": e.name, "summary": e.summary, "source": e.source} for e in registry.entries()]
+    if kind == "models":
+        return [_model(name) for name in library.names("models")]
+    return [{"name": s.name, "summary": s.summary, "aliases": list(s.aliases)} for s in library.summary(kind)]
+
+
+def _model(name: str) -> dict[str, Any]:
+    from moesim.problem import build_model
+
+    spec = library.get("models", name)
+    model = build_model(spec)
+    return {
+        "name": spec.name,
+        "summary": spec.summary,
+        "total_params": model.total_params,
+        "active_params": model.active_params,
+        "qk_norm_params": model.qk_norm_params,
+        "params_convention": "active counts input embedding and LM head; both leave out query and key norm gains",
+    }
+
+
+def _one(kind: str, name: str) -> dict[str, Any]:
+    registry = registries().get(kind)
+    if registry:
+        registry.get(name)
+        entry = next(entry for entry in registry.entries() if entry.name == name)
+        plain: dict[str, Any] = {"name": entry.name, "summary": entry.summary, "source": entry.source}
+        if kind in library.KINDS and name in library.names(kind):
+            plain |= library.get(kind, name).model_dump(by_alias=True, exclude_none=True)
+        return plain
+    spec = library.get(kind, name)
+    plain = spec.model_dump(by_alias=True, exclude_none=True)
+    if kind == "models":
+        plain = _model(spec.name) | plain
+    return plain
+
+
+def _flat(plain: dict[str, Any], prefix: str = "") -> list[tuple[str, str]]:
+    rows: list[tuple[str, str]] = []
+    for key, value in plain.items():
+        path = f"{prefix}{key}"
+        if isinstance(value, dict) and {"value", "kind"} <= set(value):
+            source = value.get("source") or value.get("note", "")
+            rows.append((path, f"{value['value']:g}   [{value['kind']}: {source}]"))
+        elif isinstance(value, dict):
+            rows.extend(_flat(value, f"{path}."))
+        else:
+            rows.append((path, _short(value)))
+    return rows
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"{value:,}"
+    if isinstance(value, list | tuple):
+        return ", ".join(map(str, value))
+    return str(value)
+
+
+def _table(columns: list[str], rows: list[tuple[str, ...]]) -> Any:
+    from rich.table import Table
+
+    table = Table()
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    for row in rows:
+        table.add_row(*row)
+    return table

@@ -1,0 +1,1 @@
+"""Seconds and peak bytes: prices of the operations on a machine."""

@@ -1,0 +1,193 @@
+"""Durations of every task of a training step: chunks, data-parallel communication, optimizer, stage boundaries."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from moesim.base.numeric import Numeric
+from moesim.cost.blocks import Blocks, PricedBlock, chunk_blocks
+from moesim.cost.collectives import collective_time
+from moesim.cost.machine import Group
+from moesim.cost.memory_bound import traffic_time
+from moesim.cost.plan import Plan, composition
+from moesim.cost.stage import ChunkTime, Keep, Ops, Piece, chunk_time, interleaved, sequential
+from moesim.timeline.step import StepGraph, step_graph
+from moesim.workload.sharding import RankParams, update_bytes
+
+CLASSES = ("ep", "tp", "cp", "pp", "dp", "host")
+"""Classes whose exposure is measured: the makespan without their durations, one more column of the batch each."""
+
+
+@dataclass(frozen=True)
+class StepTimes:
+    """A step graph with its durations and delays, and the categories of the first column of each row. [s]"""
+
+    graph: StepGraph
+    durations: NDArray[np.float64]
+    delays: NDArray[np.float64]
+    categories: dict[int, dict[str, float]]
+
+
+def plan_graph(plan: Plan) -> StepGraph:
+    """The step graph of a plan: schedule, merged pairs, and where data-parallel communication goes."""
+    strategy = plan.strategy
+    sharded = plan.sharded_optimizer
+    return step_graph(
+        plan.schedule,
+        strategy.pp,
+        plan.num_micro_batches,
+        strategy.vpp,
+        merge_pairs=strategy.overlap_ep,
+        extra_warmup=plan.extra_warmup,
+        grad_reduce="overlap" if strategy.overlap_grad_reduce else "after",
+        param_gather="none" if not sharded else "overlap" if strategy.overlap_param_gather else "after",
+    )
+
+
+def step_times(plan: Plan, blocks: Blocks, keep: Keep | None = None) -> StepTimes:
+    """Price every task of the step.
+
+    Parameters
+    ----------
+    plan, blocks
+        The plan and its priced blocks.
+    keep
+        Columns in which a class is hidden (see :data:`CLASSES`); left out, nothing is.
+    """
+    graph = plan_graph(plan)
+    keep = keep or {}
+    durations = np.zeros((graph.num_rows, *plan.shape))
+    delays = np.zeros((graph.num_delay_rows, *plan.shape))
+    categories: dict[int, dict[str, float]] = {}
+    chunks = _Chunks(plan, blocks, keep)
+    sends = [boundary_time(plan, stage) * keep.get("pp", 1.0) for stage in range(graph.num_stages - 1)]
+
+    def put(row: int, seconds: Numeric, parts: dict[str, float]) -> None:
+        durations[row] = seconds
+        categories[row] = {name: value for name, value in parts.items() if value}
+
+    def exchange(row: int, seconds: Numeric, category: str) -> None:
+        seconds = seconds * keep.get(category, 1.0)
+        put(row, seconds, {category: _first(seconds)})
+
+    for (kind, where), row in graph.rows.items():
+        match kind, where:
+            case "F" | "BW", int():
+                chunk = chunks.single(kind, where)
+                put(row, *_with_sends(plan, chunk, [_outgoing(kind, where, sends)]))
+            case "OV", (int(forward), int(backward)):
+                chunk = chunks.merged(forward, backward)
+                outgoing = [_outgoing("F", forward, sends), _outgoing("BW", backward, sends)]
+                put(row, *_with_sends(plan, chunk, outgoing))
+            case "reduce", int():
+                exchange(row, gradient_reduction_time(plan, plan.params[where]), "dp")
+            case "gather", int():
+                exchange(row, parameter_gather_time(plan, plan.params[where]), "dp")
+            case "optimizer", int():
+                exchange(row, optimizer_time(plan, where), "optimizer")
+            case _:
+                raise ValueError(f"no price for a task {kind} of {where}")
+    if plan.strategy.overlap_p2p:
+        for stage, send in enumerate(sends):
+            delays[1 + stage] = send
+    return StepTimes(graph, durations, delays, categories)
+
+
+class _Chunks:
+    """Chunk times, priced once per distinct composition."""
+
+    def __init__(self, plan: Plan, blocks: Blocks, keep: Keep) -> None:
+        self._plan, self._blocks, self._keep = plan, blocks, keep
+        self._keys = [composition(plan.model, stage) for stage in plan.stages]
+        self._known: dict[object, ChunkTime] = {}
+
+    def single(self, kind: str, stage: int) -> ChunkTime:
+        return self._time((kind, self._keys[stage]), lambda: sequential(self._ops(kind, stage)), 0.0)
+
+    def merged(self, forward: int, backward: int) -> ChunkTime:
+        plan = self._plan
+        share = plan.transport.sm_share(plan.machine) * (plan.mesh.ep > 1)
+        key = ("OV", self._keys[forward], self._keys[backward])
+        return self._time(key, lambda: interleaved(self._ops("F", forward), self._ops("BW", backward)), share)
+
+    def _ops(self, kind: str, stage: int) -> list[Ops]:
+        chunk: list[PricedBlock] = chunk_blocks(self._plan, self._plan.stages[stage], self._blocks)
+        if kind == "F":
+            return [block.forward for block in chunk]
+        return [block.backward for block in reversed(chunk)]
+
+    def _time(self, key: object, pieces: Callable[[], tuple[Piece, ...]], share: Numeric) -> ChunkTime:
+        if key not in self._known:
+            plan = self._plan
+            self._known[key] = chunk_time(pieces(), plan.shape, plan.machine.host.sync, share, self._keep)
+        return self._known[key]
+
+
+def _outgoing(kind: str, stage: int, sends: list[Numeric]) -> Numeric | None:
+    """The send that follows a chunk: activations to the next stage, gradients to the one before."""
+    boundary = stage if kind == "F" else stage - 1
+    return sends[boundary] if 0 <= boundary < len(sends) else None
+
+
+def _with_sends(plan: Plan, chunk: ChunkTime, outgoing: list[Numeric | None]) -> tuple[Numeric, dict[str, float]]:
+    """Blocking sends hold up the rank after the chunk; overlapped ones are delays of the step graph instead."""
+    if plan.strategy.overlap_p2p:
+        return chunk.seconds, chunk.categories
+    parts = dict(chunk.categories)
+    seconds: Numeric = chunk.seconds
+    for send in outgoing:
+        if send is not None:
+            seconds = seconds + send
+            parts["pp"] = parts.get("pp", 0.0) + _first(send)
+    return seconds, parts
+
+
+def _first(seconds: Numeric) -> float:
+    return float(np.ravel(seconds)[0])
+
+
+def boundary_time(plan: Plan, stage: int) -> Numeric:
+    """Time to send one micro-batch's activations (or their gradients) over the boundary behind a stage. [s]
+
+    Each rank sends its shard ``b s / (cp tp) x hidden`` in BF16. Nothing moves when both stages share a rank.
+    """
+    ranks = plan.schedule.stage_rank(plan.strategy.pp, plan.strategy.vpp)
+    if ranks[stage] == ranks[stage + 1]:
+        return 0.0
+    payload = 2 * plan.batch.local_tokens * plan.model.hidden
+    pair = Group(2.0, np.where(plan.boundary_crosses_nodes(stage) > 0, 1.0, 2.0))
+    return collective_time("send-recv", payload, pair, plan.machine.links)
+
+
+def gradient_reduction_time(plan: Plan, params: RankParams) -> Numeric:
+    """Time to reduce the gradients of one stage over its replicas. [s]
+
+    Reduce-scatter under a distributed optimizer, all-reduce without; dense and expert gradients over their own groups,
+    one after the other.
+    """
+    collective = "reduce-scatter" if plan.sharded_optimizer else "all-reduce"
+    return _over_replicas(plan, params, plan.state_types.grad, collective)
+
+
+def parameter_gather_time(plan: Plan, params: RankParams) -> Numeric:
+    """Time to gather the updated weights of one stage from its replicas. [s]"""
+    return _over_replicas(plan, params, plan.state_types.param, "all-gather")
+
+
+def _over_replicas(plan: Plan, params: RankParams, value_bytes: int, collective: str) -> Numeric:
+    machine, mesh = plan.machine, plan.mesh
+    dense, routed = machine.group(mesh, "dp-cp"), machine.group(mesh, "edp")
+    return collective_time(collective, value_bytes * params.dense, dense, machine.links) + np.where(
+        params.routed > 0, collective_time(collective, value_bytes * params.routed, routed, machine.links), 0.0
+    )
+
+
+def optimizer_time(plan: Plan, rank: int) -> Numeric:
+    """Time of the Adam step of one rank: it is bound by HBM. [s]"""
+    ranks = plan.schedule.stage_rank(plan.strategy.pp, plan.strategy.vpp)
+    params = [plan.params[stage] for stage, owner in enumerate(ranks) if owner == rank]
+    held = RankParams(sum((p.dense for p in params), 0.0), sum((p.routed for p in params), 0.0))
+    moved = update_bytes(held, plan.mesh, plan.state_types, plan.sharded_optimizer)
+    return traffic_time(moved, plan.machine.gpu)

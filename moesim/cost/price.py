@@ -1,0 +1,40 @@
+"""Seconds for one operation: one price per shape of work."""
+
+from moesim.base.numeric import Numeric
+from moesim.cost.attention import attention_time
+from moesim.cost.collectives import collective_time
+from moesim.cost.gemm import gemm_time
+from moesim.cost.machine import Machine
+from moesim.cost.memory_bound import traffic_time
+from moesim.cost.transports import Transport, leg_time
+from moesim.workload.mesh import Mesh
+from moesim.workload.ops import AttentionCore, ExpertLeg, Gemm, Message, Op, Traffic
+
+
+def op_time(op: Op, mesh: Mesh, machine: Machine, transport: Transport) -> Numeric:
+    """Time of an operation on its lane, alone on the machine. [s]"""
+    match op.work:
+        case Gemm():
+            fixed = machine.gpu.kernels.grouped_gemm_fixed if op.category == "grouped_gemm" else 0.0
+            return gemm_time(op.work, machine.gpu) + fixed
+        case AttentionCore():
+            return attention_time(op.work, machine.gpu)
+        case Traffic():
+            return traffic_time(op.work.hbm_bytes, machine.gpu)
+        case Message():
+            group = machine.group(mesh, op.work.axis)
+            return collective_time(op.work.collective, op.work.size, group, machine.links)
+        case ExpertLeg():
+            return leg_time(transport, op.work, machine.group(mesh, "ep"), machine)
+
+
+def launch_time(op: Op, mesh: Mesh, machine: Machine) -> Numeric:
+    """Time that the host spends on launching an operation; a collective of one rank is not launched. [s]"""
+    launch = op.kernels * machine.host.launch
+    match op.work:
+        case Message():
+            return launch * (mesh.size(op.work.axis) > 1)
+        case ExpertLeg():
+            return launch * (mesh.ep > 1)
+        case _:
+            return launch

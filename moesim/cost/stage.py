@@ -1,0 +1,213 @@
+"""Stage graphs: the operations of a model chunk on the lanes of one rank, and how long the chunk takes.
+
+Lanes are streams: ``host`` launches kernels one after another, ``sm`` computes, ``tp`` and ``ep`` carry the
+tensor-parallel and expert messages. An operation starts when its launch, its inputs and its lane are ready. A host
+sync makes the host wait for the device, so the launches behind it are exposed. Each chunk starts with the host at the
+same point as the device: what the host got ahead in the chunk before is not credited.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from moesim.base.numeric import Numeric
+from moesim.timeline.graph import Graph, GraphBuilder
+from moesim.timeline.run import critical_path, run
+from moesim.workload.ops import Op
+
+HOST, SM, TP, EP = range(4)
+LANES = ("host", "sm", "tp", "ep")
+SEGMENTS = ("combine", "attention", "dispatch", "experts")
+
+
+@dataclass(frozen=True)
+class PricedOp:
+    """An operation with its time on its lane and the time the host takes to launch it. [s]"""
+
+    op: Op
+    seconds: Numeric
+    launch: Numeric
+
+    @property
+    def lane(self) -> int:
+        """Stream it runs on."""
+        return {"tp": TP, "ep": EP, "cp": TP}.get(self.op.category, SM)
+
+
+Ops = tuple[PricedOp, ...]
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Consecutive operations of one chain; a chain is a forward or a backward that runs in order."""
+
+    chain: int
+    ops: Ops
+
+
+@dataclass(frozen=True)
+class ChunkTime:
+    """Duration of a chunk with one column per variant, and where the time of the first column goes. [s]"""
+
+    seconds: NDArray[np.float64]
+    categories: dict[str, float]
+
+
+def segments(ops: Ops) -> dict[str, Ops]:
+    """Split a layer's operations by segment, order kept."""
+    return {name: tuple(priced for priced in ops if priced.op.segment == name) for name in SEGMENTS}
+
+
+def sequential(layers: Iterable[Ops]) -> tuple[Piece, ...]:
+    """One chain: the layers one after another."""
+    return tuple(Piece(0, ops) for ops in layers if ops)
+
+
+def interleaved(forward: list[Ops], backward: list[Ops]) -> tuple[Piece, ...]:
+    """Two chains, layer by layer: while one exchanges expert rows, the other computes.
+
+    The order on the streams is that of Megatron-Core's combined 1F1B: combine of the backward beside attention of the
+    forward, dispatch of the forward beside the experts of the backward, dispatch of the backward beside the experts of
+    the forward, combine of the forward beside attention of the backward. Blocks without experts, and layers that the
+    other chain lacks, run alone.
+    """
+    pieces: list[Piece] = []
+    ahead, behind = list(forward), list(backward)
+    split = {id(ops): segments(ops) for ops in (*forward, *backward)}  # equal layers share their pieces
+    while ahead or behind:
+        if ahead and not _has_experts(ahead[0]):
+            pieces.append(Piece(0, ahead.pop(0)))
+        elif behind and not _has_experts(behind[0]):
+            pieces.append(Piece(1, behind.pop(0)))
+        elif ahead and behind:
+            front, back = split[id(ahead.pop(0))], split[id(behind.pop(0))]
+            for chain, name in (
+                (1, "combine"),
+                (0, "attention"),
+                (0, "dispatch"),
+                (1, "experts"),
+                (1, "dispatch"),
+                (0, "experts"),
+                (0, "combine"),
+                (1, "attention"),
+            ):
+                pieces.append(Piece(chain, (front, back)[chain][name]))
+        else:
+            pieces.append(Piece(0, ahead.pop(0)) if ahead else Piece(1, behind.pop(0)))
+    return tuple(piece for piece in pieces if piece.ops)
+
+
+def _has_experts(ops: Ops) -> bool:
+    return any(priced.op.segment == "experts" for priced in ops)
+
+
+Keep = Mapping[str, NDArray[np.float64]]
+"""For each class that is hidden in some columns: 1 where its durations count, 0 where they do not. (columns,)"""
+
+
+def chunk_time(
+    pieces: tuple[Piece, ...], shape: tuple[int, ...], host_sync: Numeric, sm_share: Numeric, keep: Keep
+) -> ChunkTime:
+    """Longest path through the operations of a chunk.
+
+    Parameters
+    ----------
+    pieces
+        Operations in lane order.
+    shape
+        Shape of the columns that the prices span; ``()`` for scalars.
+    host_sync
+        Time of a device-to-host read and the wake-up of the host. [s]
+    sm_share
+        Share of the SMs that a running expert transport takes from the kernels beside it. [-]
+    keep
+        Columns in which a class is hidden, for its exposure.
+    """
+    if not pieces:
+        return ChunkTime(np.zeros(shape), {})
+    distinct: dict[int, int] = {}
+    lists: list[Ops] = []
+    for piece in pieces:
+        if id(piece.ops) not in distinct:
+            distinct[id(piece.ops)] = len(lists)
+            lists.append(piece.ops)
+    flat = [priced for ops in lists for priced in ops]
+    device = _columns([priced.seconds * keep.get(priced.op.category, 1.0) for priced in flat], shape)
+    host = _columns([priced.launch * keep.get("host", 1.0) for priced in flat], shape)
+    sync = _columns([host_sync * keep.get("host", 1.0)], shape)
+    lanes = np.array([priced.lane for priced in flat])
+    device = _stretch(device, lanes, _uses(pieces, distinct, lists), sm_share)
+    durations = np.concatenate([device, host, sync])
+    structures = tuple(_structure(ops) for ops in lists)
+    graph = _graph(structures, tuple((piece.chain, distinct[id(piece.ops)]) for piece in pieces))
+    result = run(graph, durations)
+    first = durations.reshape(len(durations), -1)[:, 0]
+    return ChunkTime(np.asarray(result.makespan), _categories(graph, first, flat))
+
+
+def _columns(values: list[Numeric], shape: tuple[int, ...]) -> NDArray[np.float64]:
+    return np.array([np.broadcast_to(value, shape) for value in values], dtype=float)
+
+
+def _uses(pieces: tuple[Piece, ...], distinct: dict[int, int], lists: list[Ops]) -> NDArray[np.float64]:
+    times = np.zeros(len(lists))
+    for piece in pieces:
+        times[distinct[id(piece.ops)]] += 1
+    return np.repeat(times, [len(ops) for ops in lists])
+
+
+def _stretch(
+    device: NDArray[np.float64], lanes: NDArray[np.int_], counts: NDArray[np.float64], sm_share: Numeric
+) -> NDArray[np.float64]:
+    """Kernels pay for the SM-seconds that the transport takes while it runs beside them."""
+    if not np.any(sm_share):
+        return device
+    weighted = device * counts.reshape((-1,) + (1,) * (device.ndim - 1))
+    exchange = weighted[lanes == EP].sum(axis=0)
+    compute = weighted[lanes == SM].sum(axis=0)
+    factor = 1 + sm_share * np.minimum(exchange / np.maximum(compute, 1e-30), 1.0)
+    return np.where((lanes == SM).reshape((-1,) + (1,) * (device.ndim - 1)), device * factor, device)
+
+
+Structure = tuple[tuple[int, tuple[int, ...], bool], ...]
+
+
+def _structure(ops: Ops) -> Structure:
+    """Lane, positions of the operations needed, and host sync, for each operation of a list."""
+    positions = {priced.op.name: index for index, priced in enumerate(ops)}
+    return tuple(
+        (priced.lane, tuple(positions[name] for name in priced.op.needs), priced.op.host_sync) for priced in ops
+    )
+
+
+@lru_cache(maxsize=256)
+def _graph(structures: tuple[Structure, ...], sequence: tuple[tuple[int, int], ...]) -> Graph:
+    builder = GraphBuilder()
+    bases = np.cumsum([0, *(len(structure) for structure in structures)])
+    total = int(bases[-1])
+    tails: dict[int, tuple[int, int]] = {}
+    for occurrence, (chain, which) in enumerate(sequence):
+        for position, (lane, needs, sync) in enumerate(structures[which]):
+            row = int(bases[which]) + position
+            key = (occurrence, position)
+            launch = ("launch", *key)
+            builder.task(launch, HOST, total + row, ())
+            before = [(occurrence, index) for index in needs] or [tails[chain] for _ in range(chain in tails)]
+            builder.task(key, lane, row, (*before, launch))
+            if sync:
+                builder.task(("sync", *key), HOST, 2 * total, (key,))
+            tails[chain] = key
+    return builder.build()
+
+
+def _categories(graph: Graph, durations: NDArray[np.float64], flat: list[PricedOp]) -> dict[str, float]:
+    """Seconds of the critical path by category; they add up to the chunk's time."""
+    totals: dict[str, float] = {}
+    for task in critical_path(run(graph, durations)):
+        row = int(graph.duration_row[task])
+        category = flat[row].op.category if row < len(flat) else "host"
+        totals[category] = totals.get(category, 0.0) + float(durations[row])
+    return totals

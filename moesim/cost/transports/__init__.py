@@ -1,0 +1,57 @@
+"""Expert transports: how token rows travel between the ranks of an expert group. One file each, found by name."""
+
+from typing import Protocol
+
+import numpy as np
+
+from moesim.base.numeric import Numeric
+from moesim.base.registry import Registry
+from moesim.cost.machine import Group, Machine
+from moesim.workload.experts import LayoutPasses
+from moesim.workload.ops import ExpertLeg
+
+
+class Transport(Protocol):
+    """What a transport declares. Times in s, memory in B, shares of a GPU's SMs in [0, 1]."""
+
+    host_syncs: int
+
+    def leg_time(self, leg: ExpertLeg, group: Group, machine: Machine) -> Numeric:
+        """Time of one dispatch or combine on a group of more than one rank. [s]"""
+        ...
+
+    def passes(self, leg: ExpertLeg, group: Group) -> LayoutPasses:
+        """HBM passes around the legs, in token copies."""
+        ...
+
+    def buffer_bytes(self, leg: ExpertLeg, group: Group, machine: Machine) -> Numeric:
+        """Memory that the transport holds all the time on each rank. [B]"""
+        ...
+
+    def sm_share(self, machine: Machine) -> Numeric:
+        """Share of the SMs that a running leg occupies. [-]"""
+        ...
+
+
+transports: Registry[Transport] = Registry(
+    "transport", package="moesim.cost.transports", entry_points="moesim.transports"
+)
+
+
+def leg_time(transport: Transport, leg: ExpertLeg, group: Group, machine: Machine) -> Numeric:
+    """Time of one leg; an expert group of one rank moves nothing. [s]"""
+    return np.where(group.size > 1, transport.leg_time(leg, group, machine), 0.0)
+
+
+def distinct_groups(num_groups: Numeric, top_k: int, num_experts: int) -> Numeric:
+    r"""Expected number of distinct groups that a token's routes hit. [-]
+
+    .. math:: d(m) = m \left[1 - \binom{E - E/m}{k} / \binom{E}{k}\right]
+
+    Experts are split evenly over ``num_groups`` groups and the ``top_k`` choices are uniform without repetition.
+    """
+    share = num_experts / num_groups
+    missed: Numeric = 1.0
+    for choice in range(top_k):
+        missed = missed * np.maximum(num_experts - share - choice, 0) / (num_experts - choice)
+    return num_groups * (1 - missed)

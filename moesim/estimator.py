@@ -1,0 +1,110 @@
+"""One estimate, from a problem and a strategy to an answer. This page calls; the layers below compute."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from moesim.cost.blocks import price_blocks
+from moesim.cost.memory import rank_memory
+from moesim.cost.perturb import constants, perturbed
+from moesim.cost.pipeline import CLASSES, step_times
+from moesim.cost.plan import Plan
+from moesim.problem import Problem
+from moesim.reading import (
+    breakdown,
+    elasticities,
+    memory_answer,
+    out_of_memory,
+    plain_strategy,
+    strongest_need,
+    weakest_grade,
+)
+from moesim.result import Estimate, Timeline
+from moesim.timeline.run import run
+from moesim.timeline.walk import idle_fraction
+from moesim.workload.strategy import Strategy
+
+
+def estimate(problem: Problem, strategy: Strategy | None = None, measured_s: float | None = None) -> Estimate:
+    """Estimate one training step.
+
+    Parameters
+    ----------
+    problem
+        From :func:`moesim.load`.
+    strategy
+        Left out: the scenario's own.
+    measured_s
+        A measured step time to set beside the answer. [s]
+
+    Raises
+    ------
+    SpecError
+        With one issue per rule that the strategy breaks. A strategy that does not fit in memory is an answer.
+    """
+    plan = problem.plan(strategy)
+    blocks = price_blocks(plan)
+    memory = rank_memory(plan, blocks)
+
+    paths = list(constants(plan.machine, plan.strategy.transport))
+    varied, keep = _with_columns(plan, paths)
+    times = step_times(varied, price_blocks(varied), keep)
+    result = run(times.graph.graph, times.durations, times.delays)
+    step_time, *others = result.makespan.tolist()
+    exposed, moved = others[: len(CLASSES)], others[len(CLASSES) :]
+    first = result.at(0)
+
+    seconds = breakdown(times, first)
+    needs = elasticities(problem.machine, paths, moved, step_time)
+    answer = memory_answer(memory, problem.machine)
+    tokens = problem.global_batch * problem.sequence_length
+    flop_per_token = problem.model.flop_per_token(problem.sequence_length)
+    flop_rate = flop_per_token * tokens / problem.machine.num_gpus / step_time
+    violations = out_of_memory(answer, problem.machine)
+    return Estimate(
+        name=problem.name,
+        feasible=not violations,
+        violations=violations,
+        step_time_s=step_time,
+        tokens_per_s_per_gpu=tokens / step_time / problem.machine.num_gpus,
+        model_flop_per_token=flop_per_token,
+        flops_convention="causal",
+        tflop_per_s_per_gpu=flop_rate / 1e12,
+        mfu=flop_rate / problem.machine.gpu.bf16_flop_rate,
+        bubble_fraction=float(idle_fraction(times.graph, first)),
+        breakdown_s=seconds,
+        exposed_s={name: step_time - without for name, without in zip(CLASSES, exposed, strict=True)},
+        low_s=None,
+        high_s=None,
+        memory=answer,
+        binding=strongest_need(seconds, plan),
+        evidence=weakest_grade(needs),
+        assumed=problem.assumed,
+        layout=str(plan.strategy.layout),
+        measured=_beside(problem, measured_s, step_time),
+        strategy=plain_strategy(plan.strategy),
+        constants=needs,
+        timeline=Timeline(times.graph, first),
+    )
+
+
+def _with_columns(plan: Plan, paths: list[str]) -> tuple[Plan, dict[str, np.ndarray]]:
+    """The plan in columns: as it is, without each class, and with each constant raised."""
+    columns = 1 + len(CLASSES) + len(paths)
+    machine = perturbed(plan.machine, paths, 1 + len(CLASSES), columns)
+    keep = {name: np.ones(columns) for name in CLASSES}
+    for column, name in enumerate(CLASSES, start=1):
+        keep[name][column] = 0.0
+    return replace(plan, machine=machine, shape=(columns,)), keep
+
+
+def _beside(problem: Problem, measured_s: float | None, step_time: float) -> dict[str, object] | None:
+    """The measured step beside the predicted one; the error is signed, (predicted - measured) / measured."""
+    spec = problem.measured
+    value = measured_s if measured_s is not None else (spec.step_time if spec else None)
+    if value is None:
+        return None
+    origin = "--measured" if measured_s is not None else (spec.source if spec else "")
+    return {"step_time_s": value, "error": step_time / value - 1, "source": origin}

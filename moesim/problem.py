@@ -1,0 +1,226 @@
+"""From names in a scenario to a problem: specs resolved, defaults filled in and noted, ready for strategies."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from moesim.base.errors import Issue, SpecError
+from moesim.constraints import Broken, Candidate, stages, violations
+from moesim.cost.machine import Gpu, Host, KernelConstants, Links, Machine, RuntimeMemory
+from moesim.cost.plan import Plan
+from moesim.spec import library
+from moesim.spec.load import ScenarioSpecs, load_scenario, load_specs, scenario_from_names
+from moesim.spec.model import ModelSpec
+from moesim.spec.overrides import with_overrides
+from moesim.spec.scenario import MeasuredSpec, ScenarioSpec
+from moesim.spec.software import SoftwareSpec
+from moesim.workload.model import Attention, Layer, Model, Moe
+from moesim.workload.strategy import COUNTS, Strategy
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A model to train on a machine: everything but the strategy, and the strategy that the scenario proposes.
+
+    Attributes
+    ----------
+    name
+        Name of the scenario.
+    model, machine, software
+        What to train, on what, with which framework.
+    sequence_length, global_batch
+        Tokens of a sequence; sequences of a step. [-]
+    strategy
+        The scenario's strategy, defaults filled in.
+    assumed
+        Fields that nobody gave and that a default stands in for.
+    measured
+        What was measured, where the scenario says so.
+    scenario
+        The scenario it came from, for messages.
+    """
+
+    name: str
+    model: Model
+    machine: Machine
+    software: SoftwareSpec
+    sequence_length: int
+    global_batch: int
+    strategy: Strategy
+    assumed: tuple[str, ...]
+    measured: MeasuredSpec | None
+    scenario: ScenarioSpec
+
+    def candidate(self, strategy: Strategy) -> Candidate:
+        """Set a strategy beside the problem."""
+        return Candidate(
+            strategy, self.model, self.software, self.machine.num_gpus, self.sequence_length, self.global_batch
+        )
+
+    def check(self, strategy: Strategy | None = None) -> list[Broken]:
+        """Every rule that the strategy breaks."""
+        return violations(self.candidate(strategy or self.strategy))
+
+    def plan(self, strategy: Strategy | None = None) -> Plan:
+        """Resolve a strategy; a :class:`SpecError` with one issue per broken rule where it is not legal."""
+        strategy = strategy or self.strategy
+        broken = self.check(strategy)
+        if broken:
+            raise SpecError(self._issue(one) for one in broken)
+        candidate = self.candidate(strategy)
+        extra = int(self.software.constants["overlap_ep_extra_warmup"].value) if strategy.overlap_ep else 0
+        return Plan(
+            self.model,
+            self.machine,
+            strategy,
+            stages(candidate),
+            self.sequence_length,
+            int(candidate.num_micro_batches),
+            extra,
+            strategy.shape,
+        )
+
+    def with_changes(self, changes: Mapping[str, Any], where: str = "--set") -> Problem:
+        """Return the problem of the changed scenario; ``{"ep": 16, "cluster.count": 64}``."""
+        return resolve(with_overrides(self.scenario, changes, where))
+
+    def _issue(self, broken: Broken) -> Issue:
+        path = f"strategy.{broken.field}" if broken.field else "strategy"
+        violation = broken.violation
+        fix = (
+            f"legal: {violation.legal}" if violation.legal and not violation.legal.startswith(("did", "known")) else ""
+        )
+        return Issue(self.scenario.where(path), path, f"{violation.message} [{violation.rule}]", fix or violation.legal)
+
+
+def load(path: str | Path) -> Problem:
+    """Return the problem in a scenario file, or the shipped scenario of that name.
+
+    Raises
+    ------
+    SpecError
+        With one issue for each thing that is wrong, with file and line.
+    """
+    return resolve(load_scenario(path))
+
+
+def from_names(model: str, cluster: str, software: str = "megatron-core") -> Problem:
+    """Return a problem without a file: a model and ``NODE:count``."""
+    return resolve(scenario_from_names(model, cluster, software))
+
+
+def resolve(scenario: ScenarioSpec) -> Problem:
+    """Look up what a scenario names and fill in what it leaves out."""
+    specs = load_specs(scenario)
+    model = build_model(specs.model)
+    strategy, assumed = build_strategy(specs, model)
+    machine = build_machine(specs)
+    return Problem(
+        scenario.name,
+        model,
+        machine,
+        specs.software,
+        scenario.sequence_length,
+        scenario.global_batch,
+        strategy,
+        (*scenario.assumed, *assumed),
+        scenario.measured,
+        scenario,
+    )
+
+
+def build_model(spec: ModelSpec) -> Model:
+    """Return the layer list of a model spec."""
+    attention = Attention(
+        spec.attention.num_heads, spec.attention.num_kv_heads, spec.attention.head_dim, spec.attention.qk_norm
+    )
+    moe = Moe(spec.moe.num_experts, spec.moe.top_k, spec.moe.ffn_size, spec.moe.gated)
+    layers = (Layer(attention, moe),) * spec.num_layers
+    return Model(spec.name, spec.hidden_size, spec.vocab_size, layers, spec.tie_embeddings)
+
+
+def build_strategy(specs: ScenarioSpecs, model: Model) -> tuple[Strategy, tuple[str, ...]]:
+    """Return the strategy of a scenario and the fields that a default of the software stands in for.
+
+    Degrees that are left out are 1. The schedule follows from the degrees: none without a pipeline, interleaved with
+    virtual stages, otherwise 1f1b.
+    """
+    scenario, software = specs.scenario, specs.software
+    given = scenario.strategy.given
+    strategy = Strategy(**given)
+    if "schedule" not in given:
+        schedule = "none" if strategy.pp == 1 else "interleaved-1f1b" if strategy.vpp > 1 else "1f1b"
+        strategy = strategy.replace(schedule=schedule)
+    candidate = Candidate(strategy, model, software, specs.num_gpus, scenario.sequence_length, scenario.global_batch)
+    values = candidate.values()
+    defaults = {
+        name: default.resolve(values)
+        for name, default in software.defaults.items()
+        if name not in given and name != "schedule"
+    }
+    defaults = {name: tuple(value) if isinstance(value, list) else value for name, value in defaults.items()}
+    assumed = tuple(f"strategy.{name}" for name in defaults if name not in COUNTS)
+    return strategy.replace(**defaults), assumed
+
+
+def build_machine(specs: ScenarioSpecs) -> Machine:
+    """Return the numbers of a machine, with the provenance of each."""
+    gpu, node, nic, fabric, software = specs.gpu, specs.node, specs.nic, specs.fabric, specs.software
+    kernels = {name: getattr(gpu.kernels, name).value for name in KernelConstants.__dataclass_fields__}
+    links = node.links
+    used = {name: specs.transport(name) for name in library.names("transports")}
+    provenance = dict(specs.provenance)
+    for name, transport in used.items():
+        provenance |= transport.provenance(f"transports.{name}")
+    return Machine(
+        gpu=Gpu(
+            gpu.name,
+            gpu.num_sms.value,
+            gpu.peak_flop_rate["bf16"].value,
+            gpu.memory_bandwidth.value,
+            gpu.memory_capacity.value,
+            KernelConstants(**kernels),
+        ),
+        links=Links(
+            nvlink_bandwidth=links.nvlink_usable_bandwidth.value,
+            nvlink_base_latency=links.nvlink_base_latency.value,
+            nvlink_latency=links.nvlink_latency.value,
+            nvlink_ramp=links.nvlink_ramp.value,
+            nvls_bandwidth=links.nvls_bandwidth.value,
+            nvls_latency=links.nvls_latency.value,
+            nvls_ramp=links.nvls_ramp.value,
+            nvls_ramp_bytes=links.nvls_ramp_bytes.value,
+            p2p_bandwidth=links.p2p_bandwidth.value,
+            p2p_latency=links.p2p_latency.value,
+            alltoall_bandwidth=links.alltoall_bandwidth.value,
+            alltoall_latency=links.alltoall_latency.value,
+            alltoall_ramp=links.alltoall_ramp.value,
+            nic_bandwidth=nic.bandwidth.value * nic.usable_share.value * node.nics_per_node / node.gpus_per_node,
+            nic_latency=fabric.latency.value,
+            nic_base_latency=fabric.base_latency.value,
+            nic_ring_efficiency=fabric.ring_efficiency.value,
+            nic_ring_node_latency=fabric.ring_node_latency.value,
+            nic_p2p_latency=fabric.p2p_latency.value,
+            nic_alltoall_base_latency=fabric.alltoall_base_latency.value,
+            nic_alltoall_latency_per_node=fabric.alltoall_latency_per_node.value,
+            nic_alltoall_efficiency=fabric.alltoall_efficiency.value,
+            nic_alltoall_half_bytes=fabric.alltoall_half_bytes.value,
+        ),
+        host=Host(
+            software.host.kernel_launch.value + software.host.framework_per_kernel.value,
+            software.host.device_sync.value,
+        ),
+        memory=RuntimeMemory(
+            software.memory.cuda_context.value,
+            software.memory.nccl_per_communicator.value,
+            software.memory.allocator_slack.value,
+        ),
+        nvlink_domain=float(node.nvlink_domain),
+        gpus_per_node=node.gpus_per_node,
+        num_gpus=specs.num_gpus,
+        transports={name: {key: c.value for key, c in spec.constants.items()} for name, spec in used.items()},
+        provenance=provenance,
+    )

@@ -1,0 +1,144 @@
+"""One estimate, or several beside each other, as tables."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping, Sequence
+
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from moesim.base.units import format_quantity
+from moesim.result import Estimate
+
+NAMES = {
+    "gemm": "dense GEMM",
+    "grouped_gemm": "expert (grouped) GEMM",
+    "attention": "attention core",
+    "memory_bound": "memory-bound kernels",
+    "ep": "expert exchange (EP)",
+    "tp": "tensor parallel (TP)",
+    "cp": "context parallel (CP)",
+    "pp": "pipeline transfers (PP)",
+    "dp": "data parallel (DP)",
+    "optimizer": "optimizer",
+    "host": "host (launches, syncs)",
+    "bubble": "pipeline bubble",
+    "other": "other",
+}
+
+
+def seconds(value: float) -> str:
+    """Time as people read it."""
+    return format_quantity(value, "time") if value else "0"
+
+
+def gibibytes(value: float) -> str:
+    """Memory in GiB, two decimals, so that columns line up."""
+    return f"{value / 2**30:.2f}"
+
+
+def summary(estimate: Estimate) -> RenderableType:
+    """The whole answer: headline, where the time goes, memory by stage, what it rests on."""
+    return Group(_headline(estimate), _breakdown(estimate), _memory(estimate), _footnotes(estimate))
+
+
+def _headline(estimate: Estimate) -> Table:
+    table = Table.grid(padding=(0, 2))
+    table.add_row("step time", Text(seconds(estimate.step_time_s), style="bold"))
+    if estimate.measured:
+        error = estimate.measured["error"]
+        table.add_row("measured", f"{seconds(estimate.measured['step_time_s'])}   predicted {error:+.1%}")
+    table.add_row("throughput", f"{estimate.tokens_per_s_per_gpu:,.0f} tokens/s per GPU")
+    rate = f"{estimate.tflop_per_s_per_gpu:,.1f} TFLOP/s per GPU, MFU {estimate.mfu:.1%} of the dense BF16 peak"
+    table.add_row("model FLOPs", f"{rate} ({estimate.flops_convention} attention, no recomputation)")
+    table.add_row("binding", f"{estimate.binding['resource']} for {estimate.binding['share']:.0%} of the step")
+    fits = f"{gibibytes(estimate.memory.peak_bytes)} of {gibibytes(estimate.memory.capacity_bytes)} GiB"
+    if estimate.feasible:
+        table.add_row("memory", f"fits: {fits} on stage {estimate.memory.peak_stage}")
+    for violation in estimate.violations:
+        table.add_row("memory", Text(f"DOES NOT FIT: {violation.message}", style="bold red"))
+    table.title = Text(estimate.name, style="bold")
+    table.title_justify = "left"
+    return table
+
+
+def _breakdown(estimate: Estimate) -> Table:
+    table = Table(title="where the step goes, on the rank that finishes last", title_justify="left")
+    table.add_column("part")
+    table.add_column("time", justify="right")
+    table.add_column("share", justify="right")
+    table.add_column("exposed", justify="right")
+    for name, value in estimate.breakdown_s.items():
+        exposed = estimate.exposed_s.get(name, 0.0)
+        if value or exposed:
+            shown = seconds(exposed) if name in estimate.exposed_s else ""
+            table.add_row(NAMES[name], seconds(value), f"{value / estimate.step_time_s:.1%}", shown)
+    table.add_row("step", seconds(estimate.step_time_s), "100.0%", "", style="bold")
+    table.caption = (
+        f"exposed: what the step would lose without it. Idle over all ranks: {estimate.bubble_fraction:.1%} of the step"
+    )
+    table.caption_justify = "left"
+    return table
+
+
+def _memory(estimate: Estimate) -> Table:
+    stages = estimate.memory.stages
+    names = [name for name in stages[0] if any(stage[name] for stage in stages)]
+    table = Table(title="memory of each pipeline stage, GiB", title_justify="left")
+    table.add_column("stage", justify="right")
+    for name in names:
+        table.add_column(name.removesuffix("_bytes"), justify="right")
+    for index, stage in enumerate(stages):
+        style = "bold" if index == estimate.memory.peak_stage else ""
+        table.add_row(str(index), *(gibibytes(stage[name]) for name in names), style=style)
+    return table
+
+
+def _footnotes(estimate: Estimate) -> Text:
+    strongest = ", ".join(f"{c.path} {c.elasticity:+.2f} ({c.kind})" for c in estimate.constants[:4])
+    lines = [f"layers placed by: {estimate.layout}", f"evidence: {estimate.evidence}; strongest constants: {strongest}"]
+    if estimate.assumed:
+        lines.append("assumed: " + ", ".join(estimate.assumed))
+    return Text("\n".join(lines), style="dim")
+
+
+def variants(rows: Sequence[tuple[Mapping[str, str], Estimate | str]]) -> RenderableType:
+    """Several estimates below each other, a column per varied path; what was refused follows with its reason."""
+    table = Table()
+    paths = list(rows[0][0])
+    for path in paths:
+        table.add_column(path.removeprefix("strategy."), no_wrap=True)
+    for name in ("step", "tokens/s", "TFLOP/s", "MFU", "idle", "EP exp.", "peak GiB"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("binding", no_wrap=True)
+    refused = []
+    for case, result in rows:
+        if isinstance(result, str):
+            refused.append(" ".join(f"{path}={value}" for path, value in case.items()) + f": {result}")
+            continue
+        style = "" if result.feasible else "red"
+        table.add_row(
+            *case.values(),
+            seconds(result.step_time_s),
+            f"{result.tokens_per_s_per_gpu:,.0f}",
+            f"{result.tflop_per_s_per_gpu:,.0f}",
+            f"{result.mfu:.1%}",
+            f"{result.bubble_fraction:.1%}",
+            seconds(result.exposed_s["ep"]),
+            gibibytes(result.memory.peak_bytes),
+            result.binding["resource"] if result.feasible else "DOES NOT FIT",
+            style=style,
+        )
+    table.caption = "tokens/s and TFLOP/s per GPU"
+    table.caption_justify = "left"
+    return Group(table, *(Text(f"refused {line}", style="red") for line in refused))
+
+
+def html(estimate: Estimate) -> str:
+    """The tables as HTML, for notebooks."""
+    console = Console(record=True, file=io.StringIO(), width=120, highlight=False)
+    console.print(summary(estimate))
+    body = "<pre style='line-height:1.15;font-family:monospace'>{code}</pre>"
+    return console.export_html(inline_styles=True, code_format=body)

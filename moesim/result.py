@@ -1,0 +1,118 @@
+"""The answer to one question: data only; ``moesim.report`` shows it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from moesim.base import display
+from moesim.base.errors import Violation
+from moesim.timeline.run import Run
+from moesim.timeline.step import StepGraph
+
+BREAKDOWN = (
+    "gemm",
+    "grouped_gemm",
+    "attention",
+    "memory_bound",
+    "ep",
+    "tp",
+    "cp",
+    "pp",
+    "dp",
+    "optimizer",
+    "host",
+    "bubble",
+    "other",
+)
+"""Keys of ``breakdown_s``, always all of them."""
+
+GRADES = ("measured", "calibrated", "datasheet", "assumed")
+"""Evidence grades from strong to weak."""
+
+
+@dataclass(frozen=True)
+class MemoryEstimate:
+    """Peak memory by class on each pipeline rank. [B]
+
+    ``peak_bytes`` must fit: tensors (``allocated``), the allocator's slack (``reserved``), CUDA context, NCCL.
+    """
+
+    peak_bytes: float
+    allocated_peak_bytes: float
+    reserved_peak_bytes: float
+    peak_stage: int
+    capacity_bytes: float
+    stages: tuple[dict[str, float], ...]
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """The run whose end is the step time: tasks on the lanes of every pipeline rank."""
+
+    graph: StepGraph
+    run: Run
+
+
+@dataclass(frozen=True)
+class Constant:
+    """A constant of the machine and how much the step time depends on it.
+
+    ``elasticity``: per cent of step time for one per cent of the constant. [-]
+    """
+
+    path: str
+    value: float
+    elasticity: float
+    kind: str
+    source: str
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """How long one training step takes, where the time goes, whether it fits.
+
+    Times in s, memory in B, rates per GPU; ``breakdown_s`` adds up to ``step_time_s``. ``low_s`` and ``high_s`` are
+    None while prices carry no residuals.
+    """
+
+    name: str
+    feasible: bool
+    violations: tuple[Violation, ...]
+    step_time_s: float
+    tokens_per_s_per_gpu: float
+    model_flop_per_token: float
+    flops_convention: str
+    tflop_per_s_per_gpu: float
+    mfu: float
+    bubble_fraction: float
+    breakdown_s: dict[str, float]
+    exposed_s: dict[str, float]
+    low_s: float | None
+    high_s: float | None
+    memory: MemoryEstimate
+    binding: dict[str, Any]
+    evidence: str
+    assumed: tuple[str, ...]
+    layout: str
+    measured: dict[str, Any] | None
+    strategy: dict[str, Any]
+    constants: tuple[Constant, ...] = field(repr=False)
+    timeline: Timeline = field(repr=False, compare=False)
+
+    def _repr_html_(self) -> str | None:
+        return display.html(self)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values in SI units, ready for JSON; without the timeline and the constants."""
+        plain = {
+            name: getattr(self, name) for name in self.__dataclass_fields__ if name not in ("timeline", "constants")
+        }
+        plain["violations"] = [
+            {"rule": violation.rule, "message": violation.message, "legal": violation.legal}
+            for violation in self.violations
+        ]
+        memory = {name: getattr(self.memory, name) for name in MemoryEstimate.__dataclass_fields__}
+        plain["memory"] = memory | {"stages": [dict(stage) for stage in self.memory.stages]}
+        plain["assumed"] = list(self.assumed)
+        return plain

@@ -1,0 +1,148 @@
+"""Scenarios from files and names, with the specs they refer to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from moesim.base.errors import Collector, Issue, SpecError
+from moesim.spec import library
+from moesim.spec.fabric import FabricSpec
+from moesim.spec.hardware import GpuSpec, NicSpec, NodeSpec
+from moesim.spec.model import ModelSpec
+from moesim.spec.overrides import apply_overrides
+from moesim.spec.provenance import Sourced
+from moesim.spec.scenario import ScenarioSpec
+from moesim.spec.software import SoftwareSpec
+from moesim.spec.transport import TransportSpec
+from moesim.spec.validation import NamedSpec, validate
+from moesim.spec.yaml_file import Document, KeyPath, read_document
+
+ASSUMED_SEQUENCE_LENGTH = 4096
+ASSUMED_SEQUENCES_PER_GPU = 8
+
+
+def load_scenario(path: str | Path) -> ScenarioSpec:
+    """Return the scenario in a file, or the one of that name that comes with moesim.
+
+    Raises a `SpecError` with every problem and its line.
+    """
+    file = Path(path)
+    if not file.exists() and file.suffix not in (".yaml", ".yml") and len(file.parts) == 1:
+        kind = "runs" if str(path) in library.names("runs") else "scenarios"
+        file = library.file(kind, str(path))
+    document = read_document(file)
+    return validate(ScenarioSpec, document).bind(document, file.parent)
+
+
+def scenario_from_names(model: str, cluster: str, software: str = "megatron-core") -> ScenarioSpec:
+    """Return a scenario of a model on a cluster, ``NODE:count``, without a file.
+
+    The batch is assumed: sequences of 4,096 tokens, eight of them a GPU. Its name lists both.
+    """
+    data: dict[str, Any] = {"schema": 1, "name": f"{model} on {cluster}", "model": model, "cluster": cluster}
+    data |= {"software": software, "sequence_length": ASSUMED_SEQUENCE_LENGTH, "global_batch": 1}
+    origins: dict[KeyPath, str] = {("model",): "--model", ("cluster",): "--cluster", ("software",): "--software"}
+    document = Document("(options)", data, {}, origins)
+    nodes = validate(ScenarioSpec, document).cluster
+    try:
+        gpus_per_node = library.get("nodes", nodes.node).gpus_per_node
+    except SpecError as error:
+        raise SpecError(_at("--cluster", "", error)) from None
+    data["global_batch"] = ASSUMED_SEQUENCES_PER_GPU * gpus_per_node * nodes.count
+    scenario = validate(ScenarioSpec, document).bind(document, None)
+    return scenario.assume("sequence_length", "global_batch")
+
+
+@dataclass(frozen=True)
+class ScenarioSpecs:
+    """A scenario with everything it names, its overrides applied."""
+
+    scenario: ScenarioSpec
+    model: ModelSpec
+    node: NodeSpec
+    gpu: GpuSpec
+    nic: NicSpec
+    fabric: FabricSpec
+    software: SoftwareSpec
+    _transports: dict[str, TransportSpec] = field(default_factory=dict, repr=False, compare=False)
+
+    @property
+    def num_gpus(self) -> int:
+        """GPUs of the cluster. [-]"""
+        return self.node.gpus_per_node * self.scenario.cluster.count
+
+    def transport(self, name: str) -> TransportSpec:
+        """Return the constants of an expert transport."""
+        if name not in self._transports:
+            spec = _spec(self.scenario, "transports", name, f"transports.{name}", TransportSpec, ("constants",))
+            self._transports[name] = spec
+        return self._transports[name]
+
+    @cached_property
+    def provenance(self) -> dict[str, Sourced]:
+        """Every sourced number of the machine and the software, by its path."""
+        parts: dict[str, NamedSpec] = {"gpu": self.gpu, "nic": self.nic, "node": self.node}
+        parts |= {"fabric": self.fabric, "software": self.software}
+        return {path: number for name, spec in parts.items() for path, number in spec.provenance(name).items()}
+
+
+def load_specs(scenario: ScenarioSpec) -> ScenarioSpecs:
+    """Return everything a scenario names; raises a `SpecError` with every name that is unknown."""
+    problems = Collector()
+
+    def find(kind: str, name: str, prefix: str, type_: type[Any], path: str) -> Any:
+        try:
+            return _spec(scenario, kind, name, prefix, type_)
+        except SpecError as error:
+            problems.extend(_at(scenario.where(path), path, error))
+
+    model = _model(scenario, problems)
+    software = find("software", scenario.software, "software", SoftwareSpec, "software")
+    node = find("nodes", scenario.cluster.node, "node", NodeSpec, "cluster.node")
+    gpu = nic = fabric = None
+    if node is not None:
+        gpu = find("gpus", node.gpu, "gpu", GpuSpec, "cluster.node")
+        nic = find("nics", node.nic, "nic", NicSpec, "cluster.node")
+        fabric_name = scenario.cluster.fabric or node.default_fabric
+        fabric = find("fabrics", fabric_name, "fabric", FabricSpec, "cluster.fabric")
+    problems.raise_if_any()
+    return ScenarioSpecs(scenario, model, node, gpu, nic, fabric, software)  # type: ignore[arg-type]
+
+
+def _model(scenario: ScenarioSpec, problems: Collector) -> ModelSpec | None:
+    name = scenario.model
+    try:
+        if not name.endswith((".yaml", ".yml")):
+            return library.get("models", name)
+        file = (scenario.folder or Path()) / name
+        if not file.exists():
+            raise SpecError.single("", "", f"there is no file '{file}'", "paths start at the folder of the scenario")
+        return validate(ModelSpec, read_document(file))
+    except SpecError as error:
+        problems.extend(_at(scenario.where("model"), "model", error))
+        return None
+
+
+def _spec(
+    scenario: ScenarioSpec, kind: str, name: str, prefix: str, type_: type[Any], inner: tuple[str, ...] = ()
+) -> Any:
+    """Return a spec of the library, with the overrides of the scenario that begin with `prefix`."""
+    file = library.file(kind, name)
+    changes = {
+        path.removeprefix(prefix + "."): value
+        for path, value in scenario.overrides.items()
+        if path.startswith(prefix + ".")
+    }
+    if not changes:
+        return library.read(kind, file)
+    where = {path: scenario.where(f"overrides.{prefix}.{path}") for path in changes}
+    return validate(type_, apply_overrides(read_document(file), changes, where, inner))
+
+
+def _at(where: str, path: str, error: SpecError) -> list[Issue]:
+    """Return the issues of an error; those that name no place get the one of the reference."""
+    shown = "" if where.startswith("--") else path  # an option names its path itself
+    return [issue if issue.where else Issue(where, shown, issue.what, issue.fix) for issue in error.issues]

@@ -1,0 +1,94 @@
+"""What-if: values changed by an option, checked like values in a file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from moesim.base.errors import Collector, SpecError, did_you_mean
+from moesim.spec.scenario import STRATEGY_FIELDS, ClusterSpec, ScenarioSpec, cluster_mapping
+from moesim.spec.validation import validate
+from moesim.spec.yaml_file import Document, KeyPath, parse_value
+
+HARDWARE_PREFIXES = ("gpu", "nic", "node", "fabric", "software", "transports")
+"""First words of the paths that change a number of the hardware or software."""
+
+_SCENARIO_FIELDS = tuple(name for name in ScenarioSpec.model_fields if name not in ("schema_version", "aliases"))
+
+
+def with_overrides(scenario: ScenarioSpec, changes: Mapping[str, Any], where: str = "--set") -> ScenarioSpec:
+    """Return a scenario with some values changed.
+
+    Parameters
+    ----------
+    changes
+        Path to value. ``ep`` and ``strategy.ep`` are the same; ``cluster.count``, ``sequence_length``, ``model`` are
+        fields of the scenario; ``gpu.memory_bandwidth``, ``node.links.p2p_latency``, ``transports.deepep.num_sms``
+        change a number of a spec. Text is read as in a file: ``16``, ``true``, ``[layernorm, moe_act]``, ``4 TB/s``.
+    where
+        Option that the values came from, for messages.
+    """
+    problems = Collector()
+    document = scenario.document
+    for path, value in changes.items():
+        origin = f"{where} {path}"
+        key = _key(path)
+        if key is None:
+            known = [*STRATEGY_FIELDS, *_SCENARIO_FIELDS, *(f"cluster.{name}" for name in ClusterSpec.model_fields)]
+            problems.add(origin, "", f"nothing is called '{path}'", did_you_mean(path, known))
+            continue
+        if key[0] == "cluster" and isinstance(document.data.get("cluster"), str):
+            document = document.with_value(("cluster",), cluster_mapping(document.data["cluster"]), origin)
+        document = document.with_value(key, parse_value(value) if isinstance(value, str) else value, origin)
+    try:
+        changed = validate(ScenarioSpec, document)
+    except SpecError as error:
+        problems.extend(error.issues)
+    problems.raise_if_any()
+    still_assumed = [name for name in scenario.assumed if (name,) not in document.origins]
+    return changed.bind(document, scenario.folder).assume(*still_assumed)
+
+
+def _key(path: str) -> KeyPath | None:
+    first, _, rest = path.partition(".")
+    if first in HARDWARE_PREFIXES and rest:
+        return ("overrides", path)
+    if first == "overrides" and rest:
+        return ("overrides", rest)
+    if first in _SCENARIO_FIELDS:
+        return tuple(path.split("."))
+    return ("strategy", path) if path in STRATEGY_FIELDS else None
+
+
+def apply_overrides(
+    document: Document, changes: Mapping[str, Any], where: Mapping[str, str], inner: KeyPath = ()
+) -> Document:
+    """Return the document of a spec with some of its values changed; a sourced number becomes ``assumed``.
+
+    Paths are looked up below `inner`; one that leads nowhere raises a `SpecError` with the keys that exist there.
+    """
+    problems = Collector()
+    for path, value in changes.items():
+        key = (*inner, *path.split("."))
+        current, known = _lookup(document.data, key)
+        if current is None:
+            problems.add(where[path], "", f"nothing is called '{path}'", did_you_mean(path.split(".")[-1], known))
+        elif isinstance(current, dict) and "value" in current:
+            changed = {"value": value, "kind": "assumed", "note": f"set by {where[path]}"}
+            document = document.with_value(key, changed, where[path])
+        elif isinstance(current, dict):
+            problems.add(where[path], "", f"'{path}' is a group", "name one of " + ", ".join(current))
+        else:
+            document = document.with_value(key, value, where[path])
+    problems.raise_if_any()
+    return document
+
+
+def _lookup(data: Any, key: KeyPath) -> tuple[Any, list[str]]:
+    """Return the value at a path, or None and the keys of the level at which the path ends."""
+    for part in key:
+        known = list(data) if isinstance(data, dict) else []
+        if part not in known:
+            return None, known
+        data = data[part]
+    return data, []

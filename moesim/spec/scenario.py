@@ -1,0 +1,168 @@
+"""Scenarios: a model, a cluster, a batch and a strategy."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field, PrivateAttr, StrictBool, StrictStr
+
+from moesim.base.units import parse_quantity
+from moesim.spec.provenance import SpecModel
+from moesim.spec.validation import Count, NamedSpec
+from moesim.spec.yaml_file import Document, KeyPath
+
+
+def _names(value: Any) -> Any:
+    """Return a list of names, also from ``a, b``, ``a;b`` and ``none``."""
+    if isinstance(value, str):
+        value = [part.strip() for part in value.replace(";", ",").split(",")]
+    if isinstance(value, list):
+        return tuple(part for part in value if part not in ("none", ""))
+    return value
+
+
+def _layout(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+def cluster_mapping(value: Any) -> Any:
+    """Return ``node:count`` as a mapping."""
+    if not isinstance(value, str):
+        return value
+    node, colon, count = value.rpartition(":")
+    if not colon or not count.isdigit():
+        raise ValueError(f"'{value}' is not NODE:count; write for example 'hgx-h100:32' for 32 nodes")
+    return {"node": node, "count": int(count)}
+
+
+def _quantity(dimension: str) -> BeforeValidator:
+    def parse(value: Any) -> Any:
+        return None if value is None else parse_quantity(str(value), dimension)
+
+    return BeforeValidator(parse)
+
+
+Names = Annotated[tuple[StrictStr, ...], BeforeValidator(_names)]
+Layout = Annotated[StrictStr | tuple[Count, ...], BeforeValidator(_layout)]
+
+
+class StrategySpec(SpecModel):
+    """The strategy as written; fields that are left out take the default of the software."""
+
+    tp: Count | None = None
+    cp: Count | None = None
+    pp: Count | None = None
+    vpp: Count | None = None
+    ep: Count | None = None
+    etp: Count | None = None
+    micro_batch: Count | None = None
+    sequence_parallel: StrictBool | None = None
+    schedule: StrictStr | None = None
+    layout: Layout | None = None
+    transport: StrictStr | None = None
+    dp_sharding: StrictStr | None = None
+    recompute: Names | None = None
+    precision: StrictStr | None = None
+    param_dtype: StrictStr | None = None
+    grad_dtype: StrictStr | None = None
+    optimizer_state_dtype: StrictStr | None = None
+    overlap_grad_reduce: StrictBool | None = None
+    overlap_param_gather: StrictBool | None = None
+    overlap_tp: StrictBool | None = None
+    overlap_ep: StrictBool | None = None
+    overlap_p2p: StrictBool | None = None
+    cuda_graph: StrictStr | None = None
+    routing: StrictStr | None = None
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """The fields that were written, by name."""
+        return {name: value for name in STRATEGY_FIELDS if (value := getattr(self, name)) is not None}
+
+
+STRATEGY_FIELDS: tuple[str, ...] = tuple(StrategySpec.model_fields)
+"""Names of the strategy fields."""
+
+
+class ClusterSpec(SpecModel):
+    """How many nodes of which kind, on which fabric; the node names its usual fabric."""
+
+    node: StrictStr
+    count: Count
+    fabric: StrictStr | None = None
+
+
+class MeasuredSpec(SpecModel):
+    """What was measured when the scenario ran."""
+
+    step_time: Annotated[float | None, _quantity("time")] = None
+    tflop_per_s_per_gpu: float | None = None
+    flops_convention: StrictStr | None = None
+    tokens_per_s_per_gpu: float | None = None
+    peak_memory: Annotated[float | None, _quantity("bytes")] = None
+    run_id: StrictStr | None = None
+    source: StrictStr
+    note: StrictStr | None = None
+
+
+class ScenarioSpec(NamedSpec):
+    """One training run to estimate.
+
+    ``overrides`` changes a number of the hardware or software for this scenario only, by its dotted path:
+    ``gpu.memory_bandwidth: 4 TB/s``.
+    """
+
+    model: StrictStr
+    cluster: Annotated[ClusterSpec, BeforeValidator(cluster_mapping)]
+    software: StrictStr = "megatron-core"
+    sequence_length: Count
+    global_batch: Count
+    strategy: StrategySpec = StrategySpec()
+    overrides: dict[str, Any] = Field(default_factory=dict)
+    measured: MeasuredSpec | None = None
+    notes: StrictStr | None = None
+
+    _document: Document = PrivateAttr()
+    _folder: Path | None = PrivateAttr(default=None)
+    _assumed: tuple[str, ...] = PrivateAttr(default=())
+
+    @property
+    def document(self) -> Document:
+        """What was read, with its lines."""
+        return self._document
+
+    @property
+    def folder(self) -> Path | None:
+        """Folder of the file, to which a path to a model is relative."""
+        return self._folder
+
+    @property
+    def assumed(self) -> tuple[str, ...]:
+        """Fields that nobody gave."""
+        return self._assumed
+
+    def assume(self, *fields: str) -> ScenarioSpec:
+        """Return itself, knowing which fields nobody gave."""
+        self._assumed = fields
+        return self
+
+    def bind(self, document: Document, folder: Path | None) -> ScenarioSpec:
+        """Return itself, knowing where it was read from."""
+        self._document = document
+        self._folder = folder
+        return self
+
+    def line(self, path: str) -> int | None:
+        """Return the line of a dotted path, or of the closest thing around it."""
+        return self._document.line(_key_path(path))
+
+    def where(self, path: str) -> str:
+        """Return ``file:line`` of a dotted path, or the option that set it."""
+        return self._document.where(_key_path(path))
+
+
+def _key_path(path: str) -> KeyPath:
+    if path.startswith("overrides."):
+        return ("overrides", path.removeprefix("overrides."))
+    return tuple(path.split("."))

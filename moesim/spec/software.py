@@ -1,0 +1,164 @@
+"""Training software: what it does unless told otherwise, what it refuses, what it costs.
+
+A default may depend on the strategy: ``cases`` are tried in order and the first whose ``when`` holds gives the value.
+Rules are what a framework refuses although the machine could do it; they are reported with the framework's name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, field_validator, model_validator
+
+from moesim.base.errors import Violation, did_you_mean
+from moesim.base.expression import Expression
+from moesim.spec.provenance import Bytes, Constant, Kind, Number, Seconds, SpecModel
+from moesim.spec.scenario import STRATEGY_FIELDS
+from moesim.spec.validation import NamedSpec
+
+RULE_NAMES = frozenset(STRATEGY_FIELDS) - {"recompute", "layout"} | {
+    "num_layers",
+    "num_heads",
+    "num_kv_heads",
+    "num_experts",
+    "hidden_size",
+    "sequence_length",
+    "global_batch",
+    "num_micro_batches",
+    "dp",
+    "edp",
+    "recompute_full",
+    "recompute_moe",
+}
+"""Names that rules and defaults may use: strategy fields, the model's sizes, and what follows from them."""
+
+
+@lru_cache(maxsize=1024)
+def _expression(text: str) -> Expression:
+    expression = Expression(text)
+    for name in sorted(expression.names - RULE_NAMES):
+        raise ValueError(f"'{name}' is not a name that rules know; {did_you_mean(name, RULE_NAMES)}")
+    return expression
+
+
+class HostConstants(SpecModel):
+    """What the CPU spends for each rank."""
+
+    kernel_launch: Seconds
+    framework_per_kernel: Seconds
+    graph_launch: Seconds
+    device_sync: Seconds
+
+
+class RuntimeMemory(SpecModel):
+    """Memory that is neither weights nor activations."""
+
+    cuda_context: Bytes
+    nccl_per_communicator: Bytes
+    allocator_slack: Number
+
+
+class Case(SpecModel):
+    """A value of a default and when it applies; no `when` means otherwise."""
+
+    value: Any
+    when: str | None = None
+
+    @field_validator("when")
+    @classmethod
+    def _readable(cls, text: str | None) -> str | None:
+        if text is not None:
+            _expression(text)
+        return text
+
+
+class Default(SpecModel):
+    """What the software does with a strategy field that a scenario leaves out."""
+
+    value: Any = None
+    cases: tuple[Case, ...] = ()
+    kind: Kind
+    source: str | None = None
+    quote: str | None = None
+    note: str | None = None
+
+    @model_validator(mode="after")
+    def _complete(self) -> Default:
+        if self.cases and self.cases[-1].when is not None:
+            raise ValueError("the last case still has a condition; end with a case that has none")
+        if self.kind == "assumed" and not self.note:
+            raise ValueError("an assumed default needs a reason; add note: why this value")
+        if self.kind != "assumed" and not self.source:
+            raise ValueError(f"a {self.kind} default needs a source; add source: KEY of sources.yaml")
+        return self
+
+    def resolve(self, values: Mapping[str, Any]) -> Any:
+        """Return the default for one strategy; `values` holds what its conditions ask for, as numbers."""
+        for case in self.cases:
+            if case.when is None or _expression(case.when).evaluate(values):
+                return case.value
+        return self.value
+
+
+class Rule(SpecModel):
+    """Something that the framework refuses."""
+
+    name: str
+    when: str = "true"
+    require: str
+    message: str
+    legal: str = ""
+    source: str
+    quote: str | None = None
+
+    @field_validator("when", "require")
+    @classmethod
+    def _readable(cls, text: str) -> str:
+        _expression(text)
+        return text
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Names whose values the rule needs."""
+        return _expression(self.when).names | _expression(self.require).names
+
+    def holds(self, values: Mapping[str, Any]) -> bool | NDArray[np.bool_]:
+        """Return whether strategies obey the rule: a bool, or an array where a value is one."""
+        applies = _expression(self.when).evaluate(values)
+        result = np.asarray(np.logical_or(np.logical_not(applies), _expression(self.require).evaluate(values)))
+        return result if result.ndim else bool(result)
+
+    def violation(self, values: Mapping[str, Any], software: str) -> Violation | None:
+        """Return what is wrong with one strategy, or None."""
+        if self.holds(values):
+            return None
+        message, legal = self.message.format_map(values), self.legal.format_map(values)
+        return Violation(f"{software}: {self.name}", message, legal, self.source)
+
+
+class SoftwareSpec(NamedSpec):
+    """One training framework."""
+
+    version: str | None = None
+    host: HostConstants
+    memory: RuntimeMemory
+    constants: dict[str, Constant] = Field(default_factory=dict)
+    defaults: dict[str, Default]
+    rules: tuple[Rule, ...] = ()
+
+    @field_validator("defaults")
+    @classmethod
+    def _known_fields(cls, defaults: dict[str, Default]) -> dict[str, Default]:
+        for name in defaults:
+            if name not in STRATEGY_FIELDS:
+                raise ValueError(f"'{name}' is not a strategy field; {did_you_mean(name, STRATEGY_FIELDS)}")
+        return defaults
+
+    def violations(self, values: Mapping[str, Any]) -> list[Violation]:
+        """Return the rules that one strategy breaks."""
+        broken = (rule.violation(values, self.name) for rule in self.rules)
+        return [violation for violation in broken if violation is not None]

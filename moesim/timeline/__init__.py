@@ -1,0 +1,1 @@
+"""Static task graphs and their longest paths; knows neither hardware nor models."""

@@ -1,0 +1,1 @@
+"""What must be computed, moved and kept: pure arithmetic, no hardware."""

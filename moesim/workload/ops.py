@@ -1,0 +1,169 @@
+"""What one rank computes, moves and keeps: the operations of a layer, free of hardware.
+
+An :class:`Op` carries its work as one of a few shapes; the cost layer has one price per shape. Counts are per rank and
+per micro-batch. A multiply-add is 2 FLOP.
+"""
+
+from dataclasses import dataclass, replace
+
+from moesim.base.numeric import Numeric
+
+CATEGORIES = ("gemm", "grouped_gemm", "attention", "memory_bound", "ep", "tp", "cp", "pp", "dp", "optimizer")
+"""Breakdown categories that operations carry (``host``, ``bubble`` and ``other`` come from the timeline)."""
+
+
+@dataclass(frozen=True)
+class Gemm:
+    """``groups`` products of an (m, k) by a (k, n) matrix; ``accumulate`` adds into an FP32 output (wgrad)."""
+
+    m: Numeric
+    n: Numeric
+    k: Numeric
+    groups: Numeric = 1
+    accumulate: bool = False
+
+    @property
+    def flop(self) -> Numeric:
+        """Multiply-adds, 2 FLOP each."""
+        return 2 * self.groups * self.m * self.n * self.k
+
+    @property
+    def hbm_bytes(self) -> Numeric:
+        """Operands and result in BF16; an accumulated FP32 result is read and written. [B]"""
+        result = 8 if self.accumulate else 2
+        return self.groups * (2 * self.m * self.k + 2 * self.k * self.n + result * self.m * self.n)
+
+
+@dataclass(frozen=True)
+class AttentionCore:
+    """Softmax attention of ``batch`` sequences, ``heads`` query heads on this rank. Lengths in tokens."""
+
+    batch: Numeric
+    heads: Numeric
+    kv_heads: Numeric
+    length: Numeric
+    head_dim: int
+    value_dim: int
+    causal: bool = True
+    backward: bool = False
+
+    @property
+    def mean_columns(self) -> Numeric:
+        """Keys that a query attends to on average (s/2 when causal). [-]"""
+        return self.length / 2 if self.causal else self.length
+
+    @property
+    def flop(self) -> Numeric:
+        """QK^T and PV, forward; the backward counts twice that (model FLOPs, without the recomputed QK^T)."""
+        forward = 2 * self.batch * self.heads * self.length * self.mean_columns * (self.head_dim + self.value_dim)
+        return forward * (2 if self.backward else 1)
+
+    @property
+    def hbm_bytes(self) -> Numeric:
+        """Q, K, V and the output, once; twice that with their gradients. [B]"""
+        rows = self.batch * self.length
+        tensors = rows * (self.heads + self.kv_heads) * (self.head_dim + self.value_dim) * 2
+        return tensors * (2 if self.backward else 1)
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """A memory-bound kernel: bytes read plus written, and its (few) FLOPs are not counted."""
+
+    hbm_bytes: Numeric
+    flop: Numeric = 0
+
+
+@dataclass(frozen=True)
+class Message:
+    """A collective over one mesh axis.
+
+    ``size`` as in nccl-tests: all-reduce buffer; all-gather total received; reduce-scatter total sent; send-recv
+    payload. [B]
+    """
+
+    collective: str
+    axis: str
+    size: Numeric
+    flop: Numeric = 0
+    hbm_bytes: Numeric = 0
+
+
+@dataclass(frozen=True)
+class ExpertLeg:
+    """One leg (``dispatch`` or ``combine``) of the expert exchange over the axis ``ep``.
+
+    ``tokens`` on this rank, each with ``top_k`` routes of ``row_bytes``; experts are balanced over the group.
+    ``counts``: the ranks do not know yet how many rows they will receive (forward dispatch).
+    """
+
+    direction: str
+    tokens: Numeric
+    top_k: int
+    num_experts: int
+    row_bytes: Numeric
+    counts: bool = False
+    flop: Numeric = 0
+    hbm_bytes: Numeric = 0
+
+
+Work = Gemm | AttentionCore | Traffic | Message | ExpertLeg
+
+
+@dataclass(frozen=True)
+class Op:
+    """One operation of one rank.
+
+    Attributes
+    ----------
+    name, category
+        For people; the breakdown key.
+    work
+        What it does.
+    kernels
+        Kernels that the host launches for it. [-]
+    segment
+        Part of the layer it belongs to (``attention``, ``dispatch``, ``experts``, ``combine``, ``head``): the unit
+        that an overlap of forward and backward interleaves.
+    modules
+        Recompute modules (Megatron-Core names) whose recomputation repeats this op.
+    needs
+        Names of earlier ops of the same list that must be finished; empty means the one before.
+    host_sync
+        The host waits for this op before it launches the next one.
+    """
+
+    name: str
+    category: str
+    work: Work
+    kernels: int = 1
+    segment: str = "attention"
+    modules: frozenset[str] = frozenset()
+    needs: tuple[str, ...] = ()
+    host_sync: bool = False
+
+    def renamed(self, suffix: str) -> "Op":
+        """Return a copy under another name, with ``needs`` cleared (it follows the op before it)."""
+        return replace(self, name=f"{self.name}{suffix}", needs=())
+
+
+@dataclass(frozen=True)
+class Saved:
+    """A tensor kept from forward to backward. [B per micro-batch]
+
+    ``modules``: recomputing any of them drops it.
+    """
+
+    name: str
+    num_bytes: Numeric
+    modules: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class Block:
+    """Forward and backward operations of one piece of a model, and what it keeps between them."""
+
+    forward: tuple[Op, ...]
+    backward: tuple[Op, ...]
+    saved: tuple[Saved, ...]
+    recompute: tuple[Op, ...] = ()

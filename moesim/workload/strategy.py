@@ -1,0 +1,63 @@
+"""A strategy: every choice that a user makes about how a model is trained on a cluster."""
+
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import numpy as np
+
+from moesim.base.numeric import Numeric
+
+Layout = str | tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Strategy:
+    """Parallel degrees, schedule and methods of one training run.
+
+    Degrees (``tp cp ep etp micro_batch``) may be arrays: then the strategy stands for a batch of runs that share the
+    pipeline shape and the methods. The defaults are the neutral setting of each method; a scenario takes what it
+    leaves out from its software spec.
+    """
+
+    tp: Numeric = 1
+    cp: Numeric = 1
+    pp: int = 1
+    vpp: int = 1
+    ep: Numeric = 1
+    etp: Numeric = 1
+    micro_batch: Numeric = 1
+    sequence_parallel: bool = False
+    schedule: str = "none"
+    layout: Layout = "even"
+    transport: str = "nccl-alltoall"
+    dp_sharding: str = "ddp"
+    recompute: tuple[str, ...] = ()
+    precision: str = "bf16"
+    param_dtype: str = "bf16"
+    grad_dtype: str = "fp32"
+    optimizer_state_dtype: str = "fp32"
+    overlap_grad_reduce: bool = False
+    overlap_param_gather: bool = False
+    overlap_tp: bool = False
+    overlap_ep: bool = False
+    overlap_p2p: bool = False
+    cuda_graph: str = "none"
+    routing: str = "balanced"
+
+    def replace(self, **changes: Any) -> "Strategy":
+        """Return a copy with some fields changed."""
+        return replace(self, **changes)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of the batch that the degrees span; ``()`` for one run."""
+        return np.broadcast_shapes(*(np.shape(getattr(self, name)) for name in DEGREES))
+
+
+DEGREES = ("tp", "cp", "ep", "etp", "micro_batch")
+"""Fields that may be arrays inside one batch."""
+
+FIELDS = tuple(field.name for field in fields(Strategy))
+FLAGS = tuple(field.name for field in fields(Strategy) if field.type in (bool, "bool"))
+COUNTS = ("tp", "cp", "pp", "vpp", "ep", "etp", "micro_batch")
+DTYPE_BYTES = {"fp32": 4, "bf16": 2, "fp16": 2}
