@@ -60,7 +60,7 @@ def rank_memory(plan: Plan, blocks: Blocks) -> tuple[RankMemory, ...]:
     found = []
     for rank in range(strategy.pp):
         stages, held = held_chunks(orders[rank])
-        activations, logits = _at_peak(held, [kept[stage] for stage in stages])
+        activations, logits = _at_peak(held, [kept[stage] for stage in stages], plan.shape)
         states = [
             state_bytes(plan.params[stage], plan.mesh, plan.state_types, plan.sharded_optimizer)
             for stage in np.flatnonzero(ranks == rank)
@@ -99,24 +99,20 @@ def _kept(chunk: list[PricedBlock]) -> tuple[Numeric, Numeric]:
     return sum((saved.num_bytes for saved in tensors), 0.0) - logits, logits
 
 
-def _at_peak(held: NDArray[np.int64], kept: list[tuple[Numeric, Numeric]]) -> tuple[Numeric, Numeric]:
-    """Activations and logits at the moment at which their sum is largest, for each plan of a batch."""
+def _at_peak(
+    held: NDArray[np.int64], kept: list[tuple[Numeric, Numeric]], shape: tuple[int, ...]
+) -> tuple[Numeric, Numeric]:
+    """Activations and logits at the moment at which their sum is largest, for each plan of a batch of that shape."""
+    counts = held.T.reshape(*held.T.shape, *(1,) * len(shape))
     activations, logits = (
         sum(
-            (
-                count.reshape(-1, *(1,) * np.ndim(part[which])) * part[which]
-                for count, part in zip(held.T, kept, strict=True)
-            ),
-            0.0,
+            (count * np.broadcast_to(part[which], shape) for count, part in zip(counts, kept, strict=True)),
+            np.zeros((len(held), *shape)),
         )
         for which in (0, 1)
     )
-    total = np.asarray(activations + logits)
-    peak = np.argmax(total, axis=0)
-    if total.ndim == 1:
-        return float(np.asarray(activations)[peak]), float(np.broadcast_to(logits, total.shape)[peak])
-    take = (peak, *np.indices(peak.shape))
-    return np.broadcast_to(activations, total.shape)[take], np.broadcast_to(logits, total.shape)[take]
+    peak = np.argmax(activations + logits, axis=0)[np.newaxis]
+    return tuple(np.take_along_axis(part, peak, axis=0)[0] for part in (activations, logits))
 
 
 def _workspace(plan: Plan, blocks: Blocks) -> Numeric:

@@ -2,71 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal, NamedTuple, get_args, overload
+from typing import Literal, get_args
 
 import numpy as np
 
 from moesim.timeline.graph import Graph, IntArray, level_graph
 from moesim.timeline.schedule import Program, Schedule, program_array
+from moesim.timeline.tasks import BW, GATHER, KINDS, LANES, NIC, OPTIMIZER, OV, REDUCE, SM, B, F, TaskKeys, TaskTable, W
 
-KINDS = ("F", "BW", "B", "W", "OV", "reduce", "gather", "optimizer")
-F, BW, B, W, OV, REDUCE, GATHER, OPTIMIZER = range(len(KINDS))
-LANES = ("sm", "nic")
-SM, NIC = range(len(LANES))
 Communication = Literal["none", "after", "overlap"]
-
-
-class TaskTable(NamedTuple):
-    """What each task is; -1 where a column does not apply.
-
-    Parameters
-    ----------
-    kind
-        Index into `KINDS`. (n,)
-    rank
-        Pipeline rank. (n,)
-    stage, micro_batch
-        What it computes; of an OV, its forward. (n,)
-    back_stage, back_micro_batch
-        The backward of an OV. (n,)
-    """
-
-    kind: IntArray
-    rank: IntArray
-    stage: IntArray
-    micro_batch: IntArray
-    back_stage: IntArray
-    back_micro_batch: IntArray
-
-
-class TaskKeys(Sequence[Hashable]):
-    """Keys of the tasks of a step, made when asked for: a step has a hundred thousand of them.
-
-    ``("F", stage, micro_batch)`` and so on, ``("OV", stage, micro_batch, back_stage, back_micro_batch)``,
-    ``("reduce", stage)``, ``("gather", stage)``, ``("optimizer", rank)``.
-    """
-
-    def __init__(self, columns: IntArray) -> None:
-        self._columns = columns
-
-    def __len__(self) -> int:
-        return len(self._columns)
-
-    @overload
-    def __getitem__(self, index: int) -> Hashable: ...
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[Hashable]: ...
-    def __getitem__(self, index: int | slice) -> Hashable | Sequence[Hashable]:
-        if isinstance(index, slice):
-            return TaskKeys(self._columns[index])
-        kind, rank, *rest = self._columns[index].tolist()
-        return (KINDS[kind], *((rank,) if kind == OPTIMIZER else (number for number in rest if number >= 0)))
-
-    def __iter__(self) -> Iterator[Hashable]:
-        return (self[index] for index in range(len(self)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -180,7 +127,7 @@ def step_graph(
         raise ValueError("; ".join(map(str, violations)))
     stage_rank = schedule.stage_rank(pp, vpp)
     slots = _slots(schedule.order(pp, micro_batches, vpp, extra_warmup), merge_pairs)
-    gathers = [(GATHER, rank, stage, -1, -1, -1) for stage, rank in enumerate(stage_rank)]
+    gathers: list[tuple[int, ...]] = [(GATHER, rank, stage, -1, -1, -1) for stage, rank in enumerate(stage_rank)]
     head = gathers if param_gather == "overlap" else []
     first, end = len(head), len(head) + len(slots)
     forward, backward = (first + places for places in _places(slots, stage_rank, micro_batches))

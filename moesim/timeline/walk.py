@@ -10,7 +10,8 @@ from moesim.base.events import Event, Flow
 from moesim.base.numeric import Numeric
 from moesim.timeline.graph import IntArray
 from moesim.timeline.run import Gap, Run, lane_gaps
-from moesim.timeline.step import BW, GATHER, KINDS, LANES, NIC, OPTIMIZER, OV, REDUCE, SM, F, StepGraph, W
+from moesim.timeline.step import StepGraph
+from moesim.timeline.tasks import BW, GATHER, KINDS, LANES, NIC, OPTIMIZER, OV, REDUCE, SM, F, W
 
 CATEGORIES = {
     "F": "forward",

@@ -92,7 +92,7 @@ def own_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("software/megatron-core", "num_heads % tp == 0", "open('x')", "\"open('x')\" is not allowed"),
         ("software/megatron-core", "{when: vpp > 1, value: true}, {value: false}", "{when: vpp > 1, value: true}", "the last case still has a condition"),
         ("software/megatron-core", "  cuda_graph: {", "  cuda_grph: {", "'cuda_grph' is not a strategy field; did you mean 'cuda_graph'?"),
-        ("sources", "date: 2024\n", "\n", "a source needs a version or a date"),
+        ("sources", "date: 2022-03-22\n", "\n", "a source needs a version or a date"),
     ],
 )  # fmt: skip
 def test_check_finds(own_library: Path, file: str, old: str, new: str, problem: str) -> None:

@@ -8,7 +8,8 @@ import pytest
 from moesim.timeline.run import run
 from moesim.timeline.schedule import Op, Schedule, Slot
 from moesim.timeline.schedules import schedules
-from moesim.timeline.step import NIC, step_graph
+from moesim.timeline.step import step_graph
+from moesim.timeline.tasks import NIC
 
 SECONDS = {"F": 1.0, "BW": 2.0, "OV": 3.0, "reduce": 0.5, "gather": 0.25, "optimizer": 0.125}
 
