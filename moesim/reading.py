@@ -44,7 +44,7 @@ def breakdown(times: StepTimes, run: Run) -> dict[str, float]:
         elif segment.kind == "nic":
             seconds["dp"] += segment.seconds
         else:
-            parts = times.categories[segment.row] if segment.row is not None else {}
+            parts = times.categories(segment.row) if segment.row is not None else {}
             for name, value in parts.items():
                 seconds[name if name in seconds else "other"] += value
     return seconds

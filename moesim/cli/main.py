@@ -6,11 +6,12 @@ import os
 import sys
 from typing import Annotated
 
-import click
 import typer
+from typer.exceptions import TyperException
 
+import moesim.cli.estimate as estimate
+import moesim.cli.specs as specs
 from moesim.base.errors import SpecError
-from moesim.cli import estimate, specs
 
 app = typer.Typer(
     name="moesim",
@@ -24,15 +25,21 @@ app.command("estimate", help=estimate.HELP)(estimate.command)
 app.command("specs", help=specs.HELP)(specs.command)
 
 
-@app.callback()
-def _options(
-    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
-) -> None:
-    if version:
+def _print_version(wanted: bool) -> None:
+    if wanted:
         import moesim
 
         typer.echo(f"moesim {moesim.__version__}")
         raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_print_version, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    pass
 
 
 def main() -> None:
@@ -41,12 +48,13 @@ def main() -> None:
         code = app(standalone_mode=False)
     except SpecError as error:
         _fail(str(error))
-    except click.exceptions.NoArgsIsHelpError as error:
-        typer.echo(error.format_message())
-        sys.exit(2)
-    except click.UsageError as error:
-        _fail(error.format_message().replace("\n", " "))
-    except click.Abort:
+    except TyperException as error:
+        message = error.format_message()
+        if message.startswith("Usage:"):  # a bare "moesim" asks for help
+            print(message, file=sys.stderr)
+            sys.exit(2)
+        _fail(message.replace("\n", " "))
+    except typer.Abort:
         sys.exit(130)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,14 +1,15 @@
 """Peak memory of every pipeline rank: state, activations in flight, transient buffers, and what the runtime holds."""
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
 from moesim.base.numeric import Numeric
 from moesim.cost.blocks import Blocks, PricedBlock, chunk_blocks
 from moesim.cost.plan import Plan, composition
-from moesim.timeline.schedule import held_chunks
+from moesim.timeline.graph import IntArray
+from moesim.timeline.schedule import Schedule, held_chunks
 from moesim.workload.experts import expert_rows
 from moesim.workload.layers import layer_block, saved_bytes
 from moesim.workload.sharding import state_bytes
@@ -52,14 +53,14 @@ def rank_memory(plan: Plan, blocks: Blocks) -> tuple[RankMemory, ...]:
     """
     strategy, machine = plan.strategy, plan.machine
     ranks = np.array(plan.schedule.stage_rank(strategy.pp, strategy.vpp))
-    orders = plan.schedule.order(strategy.pp, plan.num_micro_batches, strategy.vpp, plan.extra_warmup)
+    held_by = _held(plan.schedule, strategy.pp, plan.num_micro_batches, strategy.vpp, plan.extra_warmup)
     kept = _stage_bytes(plan, blocks)
     workspace = _workspace(plan, blocks)
     transport = plan.transport.buffer_bytes(plan.leg(), machine.group(plan.mesh, "ep"), machine)
     communicators = sum((plan.mesh.size(axis) > 1) * 1.0 for axis in ("tp", "dp-cp", "ep", "etp", "edp", "pp"))
     found = []
     for rank in range(strategy.pp):
-        stages, held = held_chunks(orders[rank])
+        stages, held = held_by[rank]
         activations, logits = _at_peak(held, [kept[stage] for stage in stages], plan.shape)
         states = [
             state_bytes(plan.params[stage], plan.mesh, plan.state_types, plan.sharded_optimizer)
@@ -81,6 +82,12 @@ def rank_memory(plan: Plan, blocks: Blocks) -> tuple[RankMemory, ...]:
     return tuple(found)
 
 
+@lru_cache(maxsize=32)
+def _held(schedule: Schedule, *shape: int) -> tuple[tuple[IntArray, IntArray], ...]:
+    """Stages of each rank, and how many chunks of each it holds at the moments that matter."""
+    return tuple(held_chunks(program) for program in schedule.order(*shape))
+
+
 def _stage_bytes(plan: Plan, blocks: Blocks) -> list[tuple[Numeric, Numeric]]:
     """Activation and logit bytes that one micro-batch leaves in each stage. [B]"""
     known: dict[object, tuple[Numeric, Numeric]] = {}
@@ -99,9 +106,7 @@ def _kept(chunk: list[PricedBlock]) -> tuple[Numeric, Numeric]:
     return sum((saved.num_bytes for saved in tensors), 0.0) - logits, logits
 
 
-def _at_peak(
-    held: NDArray[np.int64], kept: list[tuple[Numeric, Numeric]], shape: tuple[int, ...]
-) -> tuple[Numeric, Numeric]:
+def _at_peak(held: IntArray, kept: list[tuple[Numeric, Numeric]], shape: tuple[int, ...]) -> tuple[Numeric, Numeric]:
     """Activations and logits at the moment at which their sum is largest, for each plan of a batch of that shape."""
     counts = held.T.reshape(*held.T.shape, *(1,) * len(shape))
     activations, logits = (

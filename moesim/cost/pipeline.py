@@ -20,14 +20,22 @@ CLASSES = ("ep", "tp", "cp", "pp", "dp", "host")
 """Classes whose exposure is measured: the makespan without their durations, one more column of the batch each."""
 
 
+Parts = Callable[[], dict[str, float]]
+"""Seconds by category, worked out when they are asked for."""
+
+
 @dataclass(frozen=True)
 class StepTimes:
-    """A step graph with its durations and delays, and the categories of the first column of each row. [s]"""
+    """A step graph with its durations and delays. [s]"""
 
     graph: StepGraph
     durations: NDArray[np.float64]
     delays: NDArray[np.float64]
-    categories: dict[int, dict[str, float]]
+    _parts: dict[int, Parts]
+
+    def categories(self, row: int) -> dict[str, float]:
+        """Seconds of a row of the durations by category, in the first column; they add up to it. [s]"""
+        return {name: value for name, value in self._parts[row]().items() if value}
 
 
 def plan_graph(plan: Plan) -> StepGraph:
@@ -60,17 +68,17 @@ def step_times(plan: Plan, blocks: Blocks, keep: Keep | None = None) -> StepTime
     keep = keep or {}
     durations = np.zeros((graph.num_rows, *plan.shape))
     delays = np.zeros((graph.num_delay_rows, *plan.shape))
-    categories: dict[int, dict[str, float]] = {}
+    parts_of: dict[int, Parts] = {}
     chunks = _Chunks(plan, blocks, keep)
     sends = [boundary_time(plan, stage) * keep.get("pp", 1.0) for stage in range(graph.num_stages - 1)]
 
-    def put(row: int, seconds: Numeric, parts: dict[str, float]) -> None:
+    def put(row: int, seconds: Numeric, parts: Parts) -> None:
         durations[row] = seconds
-        categories[row] = {name: value for name, value in parts.items() if value}
+        parts_of[row] = parts
 
     def exchange(row: int, seconds: Numeric, category: str) -> None:
         seconds = seconds * keep.get(category, 1.0)
-        put(row, seconds, {category: _first(seconds)})
+        put(row, seconds, lambda: {category: _first(seconds)})
 
     for (kind, where), row in graph.rows.items():
         match kind, where:
@@ -92,7 +100,7 @@ def step_times(plan: Plan, blocks: Blocks, keep: Keep | None = None) -> StepTime
     if plan.strategy.overlap_p2p:
         for stage, send in enumerate(sends):
             delays[1 + stage] = send
-    return StepTimes(graph, durations, delays, categories)
+    return StepTimes(graph, durations, delays, parts_of)
 
 
 class _Chunks:
@@ -131,17 +139,13 @@ def _outgoing(kind: str, stage: int, sends: list[Numeric]) -> Numeric | None:
     return sends[boundary] if 0 <= boundary < len(sends) else None
 
 
-def _with_sends(plan: Plan, chunk: ChunkTime, outgoing: list[Numeric | None]) -> tuple[Numeric, dict[str, float]]:
+def _with_sends(plan: Plan, chunk: ChunkTime, outgoing: list[Numeric | None]) -> tuple[Numeric, Parts]:
     """Blocking sends hold up the rank after the chunk; overlapped ones are delays of the step graph instead."""
-    if plan.strategy.overlap_p2p:
-        return chunk.seconds, chunk.categories
-    parts = dict(chunk.categories)
+    sends = [] if plan.strategy.overlap_p2p else [send for send in outgoing if send is not None]
     seconds: Numeric = chunk.seconds
-    for send in outgoing:
-        if send is not None:
-            seconds = seconds + send
-            parts["pp"] = parts.get("pp", 0.0) + _first(send)
-    return seconds, parts
+    for send in sends:
+        seconds = seconds + send
+    return seconds, lambda: chunk.categories | {"pp": sum(map(_first, sends), 0.0)}
 
 
 def _first(seconds: Numeric) -> float:

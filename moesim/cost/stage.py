@@ -6,9 +6,9 @@ sync makes the host wait for the device, so the launches behind it are exposed. 
 same point as the device: what the host got ahead in the chunk before is not credited.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,10 +50,15 @@ class Piece:
 
 @dataclass(frozen=True)
 class ChunkTime:
-    """Duration of a chunk with one column per variant, and where the time of the first column goes. [s]"""
+    """Duration of a chunk with one column per variant. [s]"""
 
     seconds: NDArray[np.float64]
-    categories: dict[str, float]
+    _walk: Callable[[], dict[str, float]]
+
+    @cached_property
+    def categories(self) -> dict[str, float]:
+        """Where the time of the first column goes; walked when it is first asked for, which a batch never does. [s]"""
+        return self._walk()
 
 
 def segments(ops: Ops) -> dict[str, Ops]:
@@ -127,7 +132,7 @@ def chunk_time(
         Columns in which a class is hidden, for its exposure.
     """
     if not pieces:
-        return ChunkTime(np.zeros(shape), {})
+        return ChunkTime(np.zeros(shape), dict)
     distinct: dict[int, int] = {}
     lists: list[Ops] = []
     for piece in pieces:
@@ -145,7 +150,7 @@ def chunk_time(
     graph = _graph(structures, tuple((piece.chain, distinct[id(piece.ops)]) for piece in pieces))
     result = run(graph, durations)
     first = durations.reshape(len(durations), -1)[:, 0]
-    return ChunkTime(np.asarray(result.makespan), _categories(graph, first, flat))
+    return ChunkTime(np.asarray(result.makespan), lambda: _categories(graph, first, flat))
 
 
 def _columns(values: list[Numeric], shape: tuple[int, ...]) -> NDArray[np.float64]:

@@ -59,7 +59,7 @@ def expert_block(moe: Moe, hidden: int, batch: MicroBatch, passes: LayoutPasses)
         return Op(name, "ep", work, kernels=3, segment=segment, modules=MOE, host_sync=sync)
 
     def layout(name: str, copies: Numeric, segment: str) -> Op:
-        kernels = 2 if np.max(copies) > 0 else 0
+        kernels = np.where(np.asarray(copies) > 0, 2.0, 0.0)  # nothing to move, nothing to launch
         return Op(name, "memory_bound", Traffic(copies * copy), kernels=kernels, segment=segment, modules=MOE)
 
     def etp(name: str, collective: str) -> Op:

@@ -136,7 +136,7 @@ class Op:
     name: str
     category: str
     work: Work
-    kernels: int = 1
+    kernels: Numeric = 1
     segment: str = "attention"
     modules: frozenset[str] = frozenset()
     needs: tuple[str, ...] = ()
