@@ -19,19 +19,22 @@ from moesim.cost.transports import transports
 from moesim.spec.software import SoftwareSpec
 from moesim.timeline.schedules import schedules
 from moesim.workload.mesh import Mesh
-from moesim.workload.model import Model
-from moesim.workload.recompute import policies
+from moesim.workload.model import Model, Moe
+from moesim.workload.precision import recipes
+from moesim.workload.recompute import parse, policies
+from moesim.workload.sharding import SHARDINGS
 from moesim.workload.stages import Stage, place_layers
 from moesim.workload.strategy import DTYPE_BYTES, Strategy
 
 CHOICES = {
-    "dp_sharding": ("ddp", "zero1"),
-    "precision": ("bf16",),
+    "dp_sharding": tuple(SHARDINGS),
+    "cp_kind": ("ring", "ulysses"),
     "param_dtype": tuple(DTYPE_BYTES),
+    "main_param_dtype": ("fp32", "bf16"),
     "grad_dtype": tuple(DTYPE_BYTES),
     "optimizer_state_dtype": tuple(DTYPE_BYTES),
     "cuda_graph": ("none",),
-    "routing": ("balanced",),
+    "routing": ("balanced", "random", "natural", "capacity"),
 }
 """Values that are modelled, for the fields that have no registry."""
 
@@ -58,23 +61,28 @@ class Candidate:
         """Micro-batches of a pipeline in one step; fractional where the batch does not divide. [-]"""
         return self.global_batch / (self.mesh.dp * self.strategy.micro_batch)
 
+    @property
+    def moe(self) -> Moe | None:
+        """The routed experts of the model."""
+        return self.model.moe
+
     def values(self) -> dict[str, Any]:
         """Names that the rules of a software spec may use."""
         fields = {name: getattr(self.strategy, name) for name in Strategy.__dataclass_fields__}
         recompute = self.strategy.recompute
-        layer = self.model.layers[0]
+        attention = self.model.layers[-1].attention
         return fields | {
             "num_layers": len(self.model.layers),
-            "num_heads": layer.attention.num_heads,
-            "num_kv_heads": layer.attention.num_kv_heads,
-            "num_experts": layer.moe.num_experts,
+            "num_heads": attention.num_heads,
+            "num_kv_heads": attention.num_kv_heads,
+            "num_experts": self.moe.num_experts if self.moe else 1,
             "hidden_size": self.model.hidden,
             "sequence_length": self.sequence_length,
             "global_batch": self.global_batch,
             "num_micro_batches": self.num_micro_batches,
             "dp": self.mesh.dp,
             "edp": self.mesh.edp,
-            "recompute_full": "full" in recompute,
+            "recompute_full": any(parse(name)[0] == "full" for name in recompute),
             "recompute_moe": "moe" in recompute,
         }
 
@@ -139,20 +147,28 @@ RULES = (
     Rule(
         "experts",
         "ep",
-        lambda c: _divides(c.model.layers[0].moe.num_experts, c.strategy.ep),
-        lambda c: f"ep = {_n(c.strategy.ep)} does not divide {c.model.layers[0].moe.num_experts} experts",
+        lambda c: _divides(c.moe.num_experts, c.strategy.ep) if c.moe else np.equal(c.strategy.ep, 1),
+        lambda c: (
+            f"ep = {_n(c.strategy.ep)} does not divide {c.moe.num_experts} experts"
+            if c.moe
+            else f"ep = {_n(c.strategy.ep)} in a model without experts"
+        ),
     ),
     Rule(
         "expert-width",
         "etp",
-        lambda c: _divides(c.model.layers[0].moe.ffn_size, c.strategy.etp),
-        lambda c: f"etp = {_n(c.strategy.etp)} does not divide the expert width {c.model.layers[0].moe.ffn_size}",
+        lambda c: _divides(c.moe.ffn_size, c.strategy.etp) if c.moe else np.equal(c.strategy.etp, 1),
+        lambda c: (
+            f"etp = {_n(c.strategy.etp)} does not divide the expert width {c.moe.ffn_size}"
+            if c.moe
+            else f"etp = {_n(c.strategy.etp)} in a model without experts"
+        ),
     ),
     Rule(
         "heads",
         "tp",
-        lambda c: _divides(c.model.layers[0].attention.num_heads, c.strategy.tp),
-        lambda c: f"tp = {_n(c.strategy.tp)} does not divide {c.model.layers[0].attention.num_heads} attention heads",
+        lambda c: _divides(c.model.layers[-1].attention.num_heads, c.strategy.tp),
+        lambda c: f"tp = {_n(c.strategy.tp)} does not divide {c.model.layers[-1].attention.num_heads} attention heads",
     ),
     Rule(
         "sequence",
@@ -170,29 +186,76 @@ RULES = (
         ),
     ),
     Rule(
-        "context-parallelism",
+        "ulysses-heads",
         "cp",
-        lambda c: np.equal(c.strategy.cp, 1),
-        lambda c: f"context parallelism (cp = {_n(c.strategy.cp)}) is not modelled yet",
+        lambda c: np.logical_or(
+            c.strategy.cp_kind != "ulysses",
+            _divides(c.model.layers[-1].attention.num_heads, c.strategy.tp * c.strategy.cp),
+        ),
+        lambda c: (
+            f"ulysses exchanges heads: tp*cp = {_n(c.strategy.tp * c.strategy.cp)} does not divide "
+            f"{c.model.layers[-1].attention.num_heads} attention heads"
+        ),
     ),
     Rule(
-        "tensor-without-sequence-parallelism",
+        "experts-without-sequence-parallelism",
         "sequence_parallel",
-        lambda c: np.logical_or(c.strategy.sequence_parallel, np.equal(c.strategy.tp, 1)),
-        lambda c: f"tp = {_n(c.strategy.tp)} without sequence parallelism is not modelled",
+        lambda c: np.logical_or(c.strategy.sequence_parallel or c.moe is None, np.equal(c.strategy.tp, 1)),
+        lambda c: (
+            f"tp = {_n(c.strategy.tp)} without sequence parallelism routes every token {_n(c.strategy.tp)} times in "
+            "an MoE model"
+        ),
         "sequence_parallel: true",
     ),
     Rule(
-        "overlap-tp",
+        "overlap-tp-without-sequence-parallelism",
         "overlap_tp",
-        lambda c: not c.strategy.overlap_tp,
-        lambda c: "overlap of tensor-parallel communication with GEMMs is not modelled yet",
-        "overlap_tp: false",
+        lambda c: not c.strategy.overlap_tp or c.strategy.sequence_parallel,
+        lambda c: "overlap_tp splits the all-gather and reduce-scatter of sequence parallelism",
+        "overlap_tp: false, or sequence_parallel: true",
+    ),
+    Rule(
+        "overlap-shared-expert",
+        "overlap_shared_expert",
+        lambda c: not c.strategy.overlap_shared_expert
+        or bool(c.moe and c.moe.shared_size and not c.strategy.overlap_ep),
+        lambda c: "overlap_shared_expert needs shared experts, and overlap_ep already uses the time of the exchange",
+        "overlap_shared_expert: false",
+    ),
+    Rule(
+        "capacity",
+        "capacity_factor",
+        lambda c: (c.strategy.routing == "capacity") == (c.strategy.capacity_factor is not None),
+        lambda c: (
+            f"routing '{c.strategy.routing}' with capacity_factor {c.strategy.capacity_factor}: one needs the other"
+        ),
+        "routing: capacity with capacity_factor: 1.0 or more, or neither",
+    ),
+    Rule(
+        "imbalance",
+        "rank_imbalance",
+        lambda c: np.greater_equal(c.strategy.rank_imbalance, 1.0),
+        lambda c: f"rank_imbalance = {_n(c.strategy.rank_imbalance)}: the hottest rank over the mean is at least 1",
+        "rank_imbalance: 1.0 or more",
+    ),
+    Rule(
+        "reshard",
+        "reshard_after_forward",
+        lambda c: c.strategy.reshard_after_forward or SHARDINGS[c.strategy.dp_sharding].weights,
+        lambda c: f"dp_sharding {c.strategy.dp_sharding} keeps whole weights; there is nothing to keep unsharded",
+        "reshard_after_forward: true, or dp_sharding: fsdp",
+    ),
+    Rule(
+        "fp8-params",
+        "fp8_params",
+        lambda c: not c.strategy.fp8_params or recipes.get(c.strategy.precision).casts,
+        lambda c: f"fp8_params with precision {c.strategy.precision}, which casts nothing",
+        "fp8_params: false, or an FP8 precision",
     ),
     Rule(
         "overlap-ep-recompute",
         "recompute",
-        lambda c: not (c.strategy.overlap_ep and {"full", "moe"} & set(c.strategy.recompute)),
+        lambda c: not (c.strategy.overlap_ep and {"full", "moe"} & {parse(name)[0] for name in c.strategy.recompute}),
         lambda c: (
             "overlap_ep interleaves forward and backward layer by layer; recomputing a whole layer or its experts "
             "inside it is not modelled"
@@ -202,15 +265,15 @@ RULES = (
     Rule(
         "recompute-full-alone",
         "recompute",
-        lambda c: not ("full" in c.strategy.recompute and len(c.strategy.recompute) > 1),
-        lambda c: f"recompute 'full' already repeats {', '.join(sorted(set(c.strategy.recompute) - {'full'}))}",
+        lambda c: len(c.strategy.recompute) < 2 or "full" not in {parse(name)[0] for name in c.strategy.recompute},
+        lambda c: f"recompute 'full' already repeats the rest of {', '.join(c.strategy.recompute)}",
         "full alone, or modules without full",
     ),
     Rule(
         "param-gather-unsharded",
         "overlap_param_gather",
-        lambda c: not c.strategy.overlap_param_gather or c.strategy.dp_sharding != "ddp",
-        lambda c: "ddp gathers no parameters, so there is nothing to overlap",
+        lambda c: not c.strategy.overlap_param_gather or c.strategy.dp_sharding in ("zero1", "zero2"),
+        lambda c: f"dp_sharding {c.strategy.dp_sharding} gathers no parameters after the optimizer",
         "overlap_param_gather: false, or dp_sharding: zero1",
     ),
 )
@@ -250,7 +313,7 @@ def violations(candidate: Candidate) -> list[Broken]:
         schedule = schedules.get(strategy.schedule)
         broken = schedule.constraints(strategy.pp, int(candidate.num_micro_batches), strategy.vpp)
         found.extend(Broken("schedule", violation) for violation in broken)
-        placed = place_layers(len(candidate.model.layers), strategy.pp * strategy.vpp, strategy.layout)
+        placed = _placed(candidate)
         if isinstance(placed, Violation):
             found.append(Broken("layout", placed))
     values = candidate.values()
@@ -264,18 +327,23 @@ def violations(candidate: Candidate) -> list[Broken]:
 
 def stages(candidate: Candidate) -> tuple[Stage, ...]:
     """Stages of a strategy that breaks no rule."""
-    strategy = candidate.strategy
-    placed = place_layers(len(candidate.model.layers), strategy.pp * strategy.vpp, strategy.layout)
+    placed = _placed(candidate)
     if isinstance(placed, Violation):
         raise ValueError(str(placed))
     return placed
+
+
+def _placed(candidate: Candidate) -> tuple[Stage, ...] | Violation:
+    strategy, model = candidate.strategy, candidate.model
+    return place_layers(len(model.layers), strategy.pp * strategy.vpp, strategy.layout, model.mtp_layers)
 
 
 def _unknown_names(strategy: Strategy) -> Iterator[Broken]:
     registries: tuple[tuple[str, Registry[Any], tuple[str, ...]], ...] = (
         ("schedule", schedules, (strategy.schedule,)),
         ("transport", transports, (strategy.transport,)),
-        ("recompute", policies, strategy.recompute),
+        ("recompute", policies, tuple(parse(name)[0] for name in strategy.recompute)),
+        ("precision", recipes, (strategy.precision,)),
     )
     for field, registry, names in registries:
         for name in names:

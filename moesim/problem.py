@@ -9,15 +9,15 @@ from typing import Any
 
 from moesim.base.errors import Issue, SpecError
 from moesim.constraints import Broken, Candidate, stages, violations
-from moesim.cost.machine import Gpu, Host, KernelConstants, Links, Machine, RuntimeMemory
+from moesim.cost.machine import Gpu, Host, KernelConstants, Links, Machine, Runtime, RuntimeMemory
 from moesim.cost.plan import Plan
 from moesim.spec import library
 from moesim.spec.load import ScenarioSpecs, load_scenario, load_specs, scenario_from_names
-from moesim.spec.model import ModelSpec
 from moesim.spec.overrides import with_overrides
 from moesim.spec.scenario import MeasuredSpec, ScenarioSpec
 from moesim.spec.software import SoftwareSpec
-from moesim.workload.model import Attention, Layer, Model, Moe
+from moesim.workload.from_spec import model_from_spec
+from moesim.workload.model import Model
 from moesim.workload.strategy import COUNTS, Strategy
 
 
@@ -115,7 +115,7 @@ def from_names(model: str, cluster: str, software: str = "megatron-core") -> Pro
 def resolve(scenario: ScenarioSpec) -> Problem:
     """Look up what a scenario names and fill in what it leaves out."""
     specs = load_specs(scenario)
-    model = build_model(specs.model)
+    model = model_from_spec(specs.model)
     strategy, assumed = build_strategy(specs, model)
     machine = build_machine(specs)
     return Problem(
@@ -130,16 +130,6 @@ def resolve(scenario: ScenarioSpec) -> Problem:
         scenario.measured,
         scenario,
     )
-
-
-def build_model(spec: ModelSpec) -> Model:
-    """Return the layer list of a model spec."""
-    attention = Attention(
-        spec.attention.num_heads, spec.attention.num_kv_heads, spec.attention.head_dim, spec.attention.qk_norm
-    )
-    moe = Moe(spec.moe.num_experts, spec.moe.top_k, spec.moe.ffn_size, spec.moe.gated)
-    layers = (Layer(attention, moe),) * spec.num_layers
-    return Model(spec.name, spec.hidden_size, spec.vocab_size, layers, spec.tie_embeddings)
 
 
 def build_strategy(specs: ScenarioSpecs, model: Model) -> tuple[Strategy, tuple[str, ...]]:
@@ -180,6 +170,7 @@ def build_machine(specs: ScenarioSpecs) -> Machine:
             gpu.name,
             gpu.num_sms.value,
             gpu.peak_flop_rate["bf16"].value,
+            {name: rate.value for name, rate in gpu.peak_flop_rate.items()},
             gpu.memory_bandwidth.value,
             gpu.memory_capacity.value,
             KernelConstants(**kernels),
@@ -213,6 +204,7 @@ def build_machine(specs: ScenarioSpecs) -> Machine:
             software.host.kernel_launch.value + software.host.framework_per_kernel.value,
             software.host.device_sync.value,
         ),
+        runtime=Runtime(),
         memory=RuntimeMemory(
             software.memory.cuda_context.value,
             software.memory.nccl_per_communicator.value,

@@ -64,7 +64,6 @@ def elasticities(machine: Machine, paths: list[str], moved: list[float], step_ti
 
 
 SPEC_PATHS = {
-    "gpu.bf16_flop_rate": "gpu.peak_flop_rate.bf16",
     "links.nvlink_bandwidth": "node.links.nvlink_usable_bandwidth",
     "links.nic_bandwidth": "nic.bandwidth",
     "links.nic_latency": "fabric.latency",
@@ -78,6 +77,7 @@ def _provenance(machine: Machine, path: str) -> Any:
     name = path.rsplit(".", 1)[-1]
     candidates = (
         SPEC_PATHS.get(path, ""),
+        path.replace("gpu.rates.", "gpu.peak_flop_rate."),
         path,
         f"node.links.{name}",
         f"fabric.{name.removeprefix('nic_')}",
@@ -126,6 +126,7 @@ def memory_answer(memory: tuple[RankMemory, ...], machine: Machine) -> MemoryEst
         allocated_peak_bytes=max(float(rank.allocated) for rank in memory),
         reserved_peak_bytes=max(float(rank.reserved) for rank in memory),
         peak_stage=peak,
+        peak_phase=memory[peak].peak_phase,
         capacity_bytes=float(machine.gpu.memory_capacity),
         stages=stages,
     )

@@ -35,13 +35,14 @@ GRADES = ("measured", "calibrated", "datasheet", "assumed")
 class MemoryEstimate:
     """Peak memory by class on each pipeline rank. [B]
 
-    ``peak_bytes`` must fit: tensors (``allocated``), the allocator's slack (``reserved``), CUDA context, NCCL.
+    ``peak_phase`` is the phase of the step (loss, backward, optimizer) that the peak falls into. ``peak_bytes`` must fit: tensors (``allocated``), the allocator's slack (``reserved``), CUDA context, NCCL.
     """
 
     peak_bytes: float
     allocated_peak_bytes: float
     reserved_peak_bytes: float
     peak_stage: int
+    peak_phase: str
     capacity_bytes: float
     stages: tuple[dict[str, float], ...]
 

@@ -24,12 +24,12 @@ def attention_time(work: AttentionCore, gpu: Gpu) -> Numeric:
     aiconfigurator-core-0.12; the form is described in the GPU spec.
     """
     constants = gpu.kernels
-    units = work.batch * work.heads * np.ceil(work.length / QUERY_TILE)
+    units = work.batch * work.heads * np.ceil(work.queries / QUERY_TILE)
     waves = units / gpu.num_sms
     waves = np.where(waves < 4, np.ceil(waves), waves)
-    columns = work.mean_columns + constants.attention_diagonal + constants.attention_prologue
-    rate = gpu.bf16_flop_rate * constants.attention_efficiency / gpu.num_sms
-    forward = waves * 2 * QUERY_TILE * (work.head_dim + work.value_dim) * columns / rate
+    columns = work.columns + constants.attention_diagonal + constants.attention_prologue
+    rate = gpu.rates["bf16"] * constants.attention_efficiency / gpu.num_sms
+    forward = waves * 2 * QUERY_TILE * (work.query_dim + work.value_dim) * columns / rate
     stretch = constants.attention_backward_flop_ratio / constants.attention_backward_rate if work.backward else 1.0
     memory = work.hbm_bytes / (gpu.memory_bandwidth * constants.memory_efficiency)
     return constants.attention_fixed + np.maximum(forward * stretch, memory)

@@ -44,14 +44,14 @@ def gemm_time(work: Gemm, gpu: Gpu) -> Numeric:
     aiconfigurator-core-0.12
     """
     constants = gpu.kernels
-    dimensions = max(np.ndim(value) for value in (work.m, work.n, work.k, work.groups, gpu.bf16_flop_rate))
+    dimensions = max(np.ndim(value) for value in (work.m, work.n, work.k, work.groups, gpu.memory_bandwidth))
     tile_m, tile_n, split = (choice.reshape((-1,) + (1,) * dimensions) for choice in (TILE_M, TILE_N, SPLIT))
     tiles = work.groups * np.ceil(work.m / tile_m) * np.ceil(work.n / tile_n)
     waves = np.ceil(tiles * split / gpu.num_sms)
     harmonic = 2 / (1 / tile_m + 1 / tile_n)
     efficiency = constants.gemm_efficiency / (1 + constants.gemm_tile_penalty * 256 / harmonic)
     decades = np.maximum(np.log10(np.maximum(work.flop, 1.0) / constants.gemm_power_onset), 0)
-    rate = gpu.bf16_flop_rate * efficiency / (1 + constants.gemm_power_slope * decades)
+    rate = gpu.rates[work.rate] * efficiency / (1 + constants.gemm_power_slope * decades)
     bandwidth = gpu.memory_bandwidth * constants.gemm_memory_efficiency
     reduction = (split > 1) * 4 * (split + 1) * work.groups * work.m * work.n / bandwidth
     wave_time = 2 * tile_m * tile_n * (work.k / split + constants.gemm_prologue) * gpu.num_sms / rate

@@ -11,6 +11,7 @@ import numpy as np
 from moesim.base.numeric import Numeric
 from moesim.spec.provenance import Sourced
 from moesim.workload.mesh import Mesh
+from moesim.workload.setting import Fusion
 
 
 @dataclass(frozen=True)
@@ -38,11 +39,15 @@ class KernelConstants:
 
 @dataclass(frozen=True)
 class Gpu:
-    """One GPU. Rates are dense; bandwidths per direction. [FLOP/s, B/s, B]"""
+    """One GPU. Rates are dense; bandwidths per direction. [FLOP/s, B/s, B]
+
+    ``rates``: peak of the GEMM form for each kind of operand, where ``gemm_efficiency`` applies.
+    """
 
     name: str
     num_sms: Numeric
     bf16_flop_rate: Numeric
+    rates: Mapping[str, Numeric]
     memory_bandwidth: Numeric
     memory_capacity: Numeric
     kernels: KernelConstants
@@ -90,12 +95,27 @@ class Host:
 
 
 @dataclass(frozen=True)
+class Runtime:
+    """What the software does beside the strategy.
+
+    ``launches_*``: kernels that the host launches for one layer, forward and backward, nothing recomputed; None keeps
+    the count of the modelled operations. ``upcast_gradients``: the optimizer works on FP32 copies of lower gradients.
+    """
+
+    fusion: Fusion = Fusion()
+    launches_per_moe_layer: float | None = None
+    launches_per_dense_layer: float | None = None
+    upcast_gradients: bool = True
+
+
+@dataclass(frozen=True)
 class RuntimeMemory:
     """What the runtime holds beside tensors. [B], slack as a share of the tensors [-]"""
 
     context: Numeric
     nccl_per_communicator: Numeric
     allocator_slack: Numeric
+    extra: Numeric = 0.0
 
 
 @dataclass(frozen=True)
@@ -119,6 +139,7 @@ class Machine:
     links: Links
     host: Host
     memory: RuntimeMemory
+    runtime: Runtime
     nvlink_domain: Numeric
     gpus_per_node: int
     num_gpus: int

@@ -1,5 +1,11 @@
-"""Peak memory of every pipeline rank: state, activations in flight, transient buffers, and what the runtime holds."""
+"""Peak memory of every pipeline rank: the largest phase of the step, and what the runtime holds beside tensors.
 
+Phases: ``loss`` (all activations and the logits), ``backward`` (activations, and the layer that runs), ``optimizer``
+(training state, and the copies that the update makes). Training state is there all the time. A saving of activations
+below another phase's floor therefore shows none.
+"""
+
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -10,24 +16,29 @@ from moesim.cost.blocks import Blocks, PricedBlock, chunk_blocks
 from moesim.cost.plan import Plan, composition
 from moesim.timeline.graph import IntArray
 from moesim.timeline.schedule import Schedule, held_chunks
-from moesim.workload.experts import expert_rows
-from moesim.workload.layers import layer_block, saved_bytes
-from moesim.workload.sharding import state_bytes
+from moesim.workload.layers import saved_bytes
+from moesim.workload.sharding import RankParams, state_bytes
 
-TENSORS = ("weights", "gradients", "optimizer", "activations", "logits", "workspace", "transport")
-RUNTIME = ("slack", "context", "nccl")
+STATE = ("weights", "gradients", "optimizer")
+TRANSIENT = ("activations", "logits", "workspace", "unsharded", "update")
+TENSORS = (*STATE, *TRANSIENT, "transport")
+CLASSES = (*TENSORS, "slack", "context", "nccl")
 LOGITS = ("logits", "softmax")
+PHASES = ("loss", "backward", "optimizer")
+
+Classes = Mapping[str, Numeric]
 
 
 @dataclass(frozen=True)
 class RankMemory:
-    """Bytes by class on one pipeline rank at its peak. [B]
+    """Bytes by class on one pipeline rank in each phase, and in the phase that is its peak. [B]
 
     ``allocated`` is the sum of the tensors, ``reserved`` adds the allocator's slack, ``peak`` adds the CUDA context and
     NCCL's buffers: what must fit.
     """
 
-    classes: dict[str, Numeric]
+    phases: Mapping[str, Classes]
+    classes: Classes
 
     @property
     def allocated(self) -> Numeric:
@@ -44,42 +55,69 @@ class RankMemory:
         """What must fit. [B]"""
         return self.reserved + self.classes["context"] + self.classes["nccl"]
 
+    @property
+    def peak_phase(self) -> str:
+        """Phase of the peak, of the first column. [-]"""
+        totals = {name: np.ravel(total(classes))[0] for name, classes in self.phases.items()}
+        return max(totals, key=lambda name: totals[name])
+
+
+def total(classes: Classes) -> Numeric:
+    """Sum over all classes. [B]"""
+    return sum(classes.values(), 0.0)
+
 
 def rank_memory(plan: Plan, blocks: Blocks) -> tuple[RankMemory, ...]:
-    """Memory of each pipeline rank.
-
-    The peak is looked for over the moments of the rank's program at which it holds most chunks; the optimizer step adds
-    no tensors of its own, so it lies below.
-    """
+    """Memory of each pipeline rank."""
     strategy, machine = plan.strategy, plan.machine
     ranks = np.array(plan.schedule.stage_rank(strategy.pp, strategy.vpp))
     held_by = _held(plan.schedule, strategy.pp, plan.num_micro_batches, strategy.vpp, plan.extra_warmup)
     kept = _stage_bytes(plan, blocks)
-    workspace = _workspace(plan, blocks)
-    transport = plan.transport.buffer_bytes(plan.leg(), machine.group(plan.mesh, "ep"), machine)
-    communicators = sum((plan.mesh.size(axis) > 1) * 1.0 for axis in ("tp", "dp-cp", "ep", "etp", "edp", "pp"))
+    workspace, unsharded = _workspace(plan, blocks), _unsharded(plan, blocks)
+    transport = plan.transport.buffer_bytes(plan.leg, plan.expert_group, machine) if plan.leg else 0.0
+    axes = ("tp", "cp", "dp-cp", "ep", "etp", "edp", "pp")
+    communicators = sum((plan.mesh.size(axis) > 1) * 1.0 for axis in axes)
+    fixed = {
+        "transport": transport,
+        "context": machine.memory.context + machine.memory.extra,
+        "nccl": machine.memory.nccl_per_communicator * communicators,
+    }
     found = []
     for rank in range(strategy.pp):
         stages, held = held_by[rank]
+        params = sum((plan.params[stage] for stage in np.flatnonzero(ranks == rank)), RankParams())
+        state = state_bytes(params, plan.replicas, plan.state_types, plan.sharding)
+        base = fixed | {"weights": state.weights, "gradients": state.gradients, "optimizer": state.optimizer}
         activations, logits = _at_peak(held, [kept[stage] for stage in stages], plan.shape)
-        states = [
-            state_bytes(plan.params[stage], plan.mesh, plan.state_types, plan.sharded_optimizer)
-            for stage in np.flatnonzero(ranks == rank)
-        ]
-        classes: dict[str, Numeric] = {
-            "weights": sum((state.weights for state in states), 0.0),
-            "gradients": sum((state.gradients for state in states), 0.0),
-            "optimizer": sum((state.optimizer for state in states), 0.0),
-            "activations": activations,
-            "logits": logits,
-            "workspace": workspace,
-            "transport": transport,
+        one = kept[stages[-1]][1]  # the micro-batch in its backward has given its logits back
+        phases = {
+            "loss": _phase(plan, base, activations=activations, logits=logits, unsharded=unsharded),
+            "backward": _phase(
+                plan, base, activations=activations, logits=logits - one, workspace=workspace, unsharded=unsharded
+            ),
+            "optimizer": _phase(plan, base, update=_update(plan, params)),
         }
-        classes["slack"] = machine.memory.allocator_slack * (activations + logits + workspace)
-        classes["context"] = machine.memory.context
-        classes["nccl"] = machine.memory.nccl_per_communicator * communicators
-        found.append(RankMemory(classes))
+        found.append(RankMemory(phases, _largest(phases, plan.shape)))
     return tuple(found)
+
+
+def _phase(plan: Plan, base: dict[str, Numeric], **transient: Numeric) -> Classes:
+    """All classes of one phase; the allocator's slack grows with what comes and goes."""
+    slack = plan.machine.memory.allocator_slack * sum(transient.values(), 0.0)
+    classes = base | transient | {"slack": slack}
+    return {name: classes.get(name, 0.0) for name in CLASSES}
+
+
+def _largest(phases: Mapping[str, Classes], shape: tuple[int, ...]) -> Classes:
+    """Classes of the largest phase, for each column."""
+    sizes = np.array([np.broadcast_to(total(classes), shape) for classes in phases.values()])
+    peak = np.argmax(sizes, axis=0)[np.newaxis]
+    return {
+        name: np.take_along_axis(
+            np.array([np.broadcast_to(classes[name], shape) for classes in phases.values()], dtype=float), peak, axis=0
+        )[0]
+        for name in CLASSES
+    }
 
 
 @lru_cache(maxsize=32)
@@ -93,7 +131,7 @@ def _stage_bytes(plan: Plan, blocks: Blocks) -> list[tuple[Numeric, Numeric]]:
     known: dict[object, tuple[Numeric, Numeric]] = {}
     found = []
     for stage in plan.stages:
-        key = composition(plan.model, stage)
+        key = composition(plan, stage)
         if key not in known:
             known[key] = _kept(chunk_blocks(plan, stage, blocks))
         found.append(known[key])
@@ -117,18 +155,41 @@ def _at_peak(held: IntArray, kept: list[tuple[Numeric, Numeric]], shape: tuple[i
         for which in (0, 1)
     )
     peak = np.argmax(activations + logits, axis=0)[np.newaxis]
-    return tuple(np.take_along_axis(part, peak, axis=0)[0] for part in (activations, logits))
+    at_peak = tuple(np.take_along_axis(part, peak, axis=0)[0] for part in (activations, logits))
+    return at_peak[0], at_peak[1]
 
 
 def _workspace(plan: Plan, blocks: Blocks) -> Numeric:
-    """Transient tensors of the layer that runs: what its recomputation brings back, and the rows around the combine."""
-    model = plan.model
-    passes = plan.transport.passes(plan.leg(), plan.machine.group(plan.mesh, "ep"))
+    """Transient tensors of the layer whose backward runs: what its recomputation brings back, and two gradients of its
+    largest tensor (the one that comes in and the one that goes out). [B]
+    """
     largest: Numeric = 0.0
-    for layer in dict.fromkeys(model.layers):
-        whole = saved_bytes(layer_block(layer, model.hidden, plan.batch, passes))
-        again = whole - saved_bytes(blocks[layer].block)
-        rows = expert_rows(layer.moe, plan.batch)
-        # output of the second expert GEMM, and its copy in wire order (its gradient in the backward)
-        largest = np.maximum(largest, again + 2 * 2 * rows * model.hidden)
+    for name, priced in blocks.items():
+        if isinstance(name, str):
+            continue
+        again = saved_bytes(priced.whole) - saved_bytes(priced.block)
+        tensor: Numeric = 0.0
+        for saved in priced.whole.saved:
+            tensor = np.maximum(tensor, saved.num_bytes)
+        largest = np.maximum(largest, again + 2 * tensor)
     return largest
+
+
+def _unsharded(plan: Plan, blocks: Blocks) -> Numeric:
+    """Whole weights of the block that runs and of the one gathered ahead, and the gradient before it is split. [B]"""
+    sharding, types = plan.sharding, plan.state_types
+    unit: Numeric = 0.0
+    for priced in blocks.values():
+        unit = np.maximum(unit, priced.params.total)
+    held = 2.0 * types.compute * unit if sharding.weights else 0.0
+    if sharding.weights and not plan.strategy.reshard_after_forward:
+        held = types.compute * max((params.total for params in plan.params), key=lambda value: float(np.max(value)))
+    return held + (types.grad * unit if sharding.gradients else 0.0)
+
+
+def _update(plan: Plan, params: RankParams) -> Numeric:
+    """FP32 copies of lower-precision gradients that the update works on. [B]"""
+    if plan.state_types.grad >= 4 or not plan.machine.runtime.upcast_gradients:
+        return 0.0
+    owned = params.share(plan.replicas.dense, plan.replicas.routed) if plan.sharding.optimizer else params.total
+    return 4.0 * owned

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
@@ -12,7 +12,7 @@ from moesim.base.numeric import Numeric
 from moesim.cost.machine import Machine
 
 STEP = 0.01
-FIXED = ("num_sms", "memory_capacity")
+FIXED = ("num_sms", "memory_capacity", "bf16_flop_rate")
 """Constants that are no continuous quantity of the step time."""
 PARTS = ("gpu", "links", "host")
 
@@ -39,6 +39,11 @@ def perturbed(machine: Machine, paths: list[str], first: int, columns: int) -> M
             value, path = getattr(part, field.name), f"{prefix}.{field.name}"
             if is_dataclass(value):
                 updates[field.name] = changed(value, path)
+            elif isinstance(value, Mapping):
+                updates[field.name] = {
+                    key: number * values[f"{path}.{key}"] if f"{path}.{key}" in values else number
+                    for key, number in value.items()
+                }
             elif path in values:
                 updates[field.name] = value * values[path]
         return replace(part, **updates)
@@ -56,5 +61,7 @@ def _walk(part: Any, names: tuple[str, ...], prefix: str = "") -> Iterator[tuple
         value, path = getattr(part, name), f"{prefix}{name}"
         if is_dataclass(value):
             yield from _walk(value, tuple(field.name for field in fields(value)), f"{path}.")
+        elif isinstance(value, Mapping):
+            yield from ((f"{path}.{key}", float(number)) for key, number in value.items())
         elif isinstance(value, float | int) and name not in FIXED:
             yield path, float(value)

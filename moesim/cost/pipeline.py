@@ -13,7 +13,7 @@ from moesim.cost.machine import Group
 from moesim.cost.memory_bound import traffic_time
 from moesim.cost.plan import Plan, composition
 from moesim.cost.stage import ChunkTime, Keep, Ops, Piece, chunk_time, interleaved, sequential
-from moesim.timeline.step import StepGraph, step_graph
+from moesim.timeline.step import Communication, StepGraph, step_graph
 from moesim.workload.sharding import RankParams, update_bytes
 
 CLASSES = ("ep", "tp", "cp", "pp", "dp", "host")
@@ -41,7 +41,11 @@ class StepTimes:
 def plan_graph(plan: Plan) -> StepGraph:
     """The step graph of a plan: schedule, merged pairs, and where data-parallel communication goes."""
     strategy = plan.strategy
-    sharded = plan.sharded_optimizer
+    sharding = plan.sharding
+    once = not sharding.per_micro_batch or sharding.inside_node  # hybrid sharding still sums over its replicas
+    reduce: Communication = ("overlap" if strategy.overlap_grad_reduce else "after") if once else "none"
+    gathers = sharding.optimizer and not sharding.weights
+    gather: Communication = ("overlap" if strategy.overlap_param_gather else "after") if gathers else "none"
     return step_graph(
         plan.schedule,
         strategy.pp,
@@ -49,8 +53,8 @@ def plan_graph(plan: Plan) -> StepGraph:
         strategy.vpp,
         merge_pairs=strategy.overlap_ep,
         extra_warmup=plan.extra_warmup,
-        grad_reduce="overlap" if strategy.overlap_grad_reduce else "after",
-        param_gather="none" if not sharded else "overlap" if strategy.overlap_param_gather else "after",
+        grad_reduce=reduce,
+        param_gather=gather,
     )
 
 
@@ -108,7 +112,7 @@ class _Chunks:
 
     def __init__(self, plan: Plan, blocks: Blocks, keep: Keep) -> None:
         self._plan, self._blocks, self._keep = plan, blocks, keep
-        self._keys = [composition(plan.model, stage) for stage in plan.stages]
+        self._keys = [composition(plan, stage) for stage in plan.stages]
         self._known: dict[object, ChunkTime] = {}
 
     def single(self, kind: str, stage: int) -> ChunkTime:
@@ -160,38 +164,41 @@ def boundary_time(plan: Plan, stage: int) -> Numeric:
     ranks = plan.schedule.stage_rank(plan.strategy.pp, plan.strategy.vpp)
     if ranks[stage] == ranks[stage + 1]:
         return 0.0
-    payload = 2 * plan.batch.local_tokens * plan.model.hidden
+    payload = 2 * plan.setting.local_tokens * plan.model.hidden
     pair = Group(2.0, np.where(plan.boundary_crosses_nodes(stage) > 0, 1.0, 2.0))
     return collective_time("send-recv", payload, pair, plan.machine.links)
 
 
 def gradient_reduction_time(plan: Plan, params: RankParams) -> Numeric:
-    """Time to reduce the gradients of one stage over its replicas. [s]
+    """Time to reduce the gradients of one stage at the end of the step. [s]
 
-    Reduce-scatter under a distributed optimizer, all-reduce without; dense and expert gradients over their own groups,
-    one after the other.
+    Reduce-scatter where the optimizer is sharded, all-reduce where it is not, and all-reduce over the replicas of a
+    shard under hybrid sharding; dense and expert gradients over their own groups, one after the other.
     """
-    collective = "reduce-scatter" if plan.sharded_optimizer else "all-reduce"
-    return _over_replicas(plan, params, plan.state_types.grad, collective)
+    types = plan.state_types
+    if plan.sharding.per_micro_batch:
+        owned = RankParams(params.dense / plan.replicas.dense, params.routed / plan.replicas.routed)
+        return _over(plan, owned, types.grad, "all-reduce", ("dense-replica", "routed-replica"))
+    collective = "reduce-scatter" if plan.sharding.optimizer else "all-reduce"
+    return _over(plan, params, types.grad, collective, ("dense-shard", "routed-shard"))
 
 
 def parameter_gather_time(plan: Plan, params: RankParams) -> Numeric:
     """Time to gather the updated weights of one stage from its replicas. [s]"""
-    return _over_replicas(plan, params, plan.state_types.param, "all-gather")
+    return _over(plan, params, plan.state_types.param, "all-gather", ("dense-shard", "routed-shard"))
 
 
-def _over_replicas(plan: Plan, params: RankParams, value_bytes: int, collective: str) -> Numeric:
+def _over(plan: Plan, params: RankParams, value_bytes: float, collective: str, axes: tuple[str, str]) -> Numeric:
     machine, mesh = plan.machine, plan.mesh
-    dense, routed = machine.group(mesh, "dp-cp"), machine.group(mesh, "edp")
-    return collective_time(collective, value_bytes * params.dense, dense, machine.links) + np.where(
-        params.routed > 0, collective_time(collective, value_bytes * params.routed, routed, machine.links), 0.0
+    times = (
+        collective_time(collective, value_bytes * count, machine.group(mesh, axis), machine.links)
+        for count, axis in zip((params.dense, params.routed), axes, strict=True)
     )
+    return sum(times, 0.0)
 
 
 def optimizer_time(plan: Plan, rank: int) -> Numeric:
     """Time of the Adam step of one rank: it is bound by HBM. [s]"""
     ranks = plan.schedule.stage_rank(plan.strategy.pp, plan.strategy.vpp)
-    params = [plan.params[stage] for stage, owner in enumerate(ranks) if owner == rank]
-    held = RankParams(sum((p.dense for p in params), 0.0), sum((p.routed for p in params), 0.0))
-    moved = update_bytes(held, plan.mesh, plan.state_types, plan.sharded_optimizer)
-    return traffic_time(moved, plan.machine.gpu)
+    held = sum((plan.params[stage] for stage, owner in enumerate(ranks) if owner == rank), RankParams())
+    return traffic_time(update_bytes(held, plan.replicas, plan.state_types, plan.sharding), plan.machine.gpu)

@@ -1,21 +1,23 @@
 """A plan: a strategy resolved against a model and a machine, ready to be priced."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
 from moesim.base.numeric import Numeric
-from moesim.cost.machine import Machine
+from moesim.cost.machine import Group, Machine
 from moesim.cost.transports import Transport, transports
 from moesim.timeline.schedule import Schedule
 from moesim.timeline.schedules import schedules
-from moesim.workload.batch import MicroBatch
+from moesim.workload.experts import expert_leg
 from moesim.workload.mesh import Mesh
 from moesim.workload.model import Model
 from moesim.workload.ops import ExpertLeg
-from moesim.workload.recompute import RecomputePolicy, policies
-from moesim.workload.sharding import RankParams, StateTypes, stage_params
+from moesim.workload.precision import Recipe, recipes
+from moesim.workload.recompute import RecomputePolicy, parse, policies
+from moesim.workload.setting import Setting
+from moesim.workload.sharding import SHARDINGS, RankParams, Replicas, Sharding, StateTypes, stage_params
 from moesim.workload.stages import Stage
 from moesim.workload.strategy import DTYPE_BYTES, Strategy
 
@@ -40,12 +42,45 @@ class Plan:
     def mesh(self) -> Mesh:
         """Parallel degrees and derived sizes."""
         strategy = self.strategy
-        return Mesh(self.machine.num_gpus, strategy.tp, strategy.cp, strategy.pp, strategy.etp, strategy.ep)
+        span = self.machine.nvlink_domain if self.sharding.inside_node else None
+        return Mesh(self.machine.num_gpus, strategy.tp, strategy.cp, strategy.pp, strategy.etp, strategy.ep, span)
 
     @cached_property
-    def batch(self) -> MicroBatch:
-        """Tokens of one micro-batch."""
-        return MicroBatch(self.strategy.micro_batch, self.sequence_length, self.mesh)
+    def setting(self) -> Setting:
+        """How a layer is run on one rank."""
+        strategy = self.strategy
+        bare = Setting(
+            sequences=strategy.micro_batch,
+            sequence_length=self.sequence_length,
+            mesh=self.mesh,
+            recipe=self.recipe,
+            sequence_parallel=strategy.sequence_parallel or not np.any(np.asarray(strategy.tp) > 1),
+            cp_kind=strategy.cp_kind,
+            overlap_tp=strategy.overlap_tp,
+            overlap_shared_expert=strategy.overlap_shared_expert,
+            routed_load=strategy.capacity_factor or strategy.rank_imbalance,
+            fusion=self.machine.runtime.fusion,
+        )
+        if self.model.moe is None:
+            return bare
+        leg = expert_leg(self.model.moe, self.model.hidden, bare)
+        return replace(bare, passes=self.transport.passes(leg, self.expert_group))
+
+    @property
+    def expert_group(self) -> Group:
+        """Ranks over which the experts are spread."""
+        return self.machine.group(self.mesh, "ep")
+
+    @property
+    def leg(self) -> ExpertLeg | None:
+        """The dispatch of the routed layers (all alike); None in a dense model."""
+        moe = self.model.moe
+        return expert_leg(moe, self.model.hidden, self.setting) if moe else None
+
+    @property
+    def recipe(self) -> Recipe:
+        """Precision recipe, by its name."""
+        return recipes.get(self.strategy.precision)
 
     @property
     def transport(self) -> Transport:
@@ -60,19 +95,36 @@ class Plan:
     @property
     def recompute(self) -> tuple[RecomputePolicy, ...]:
         """Recompute policies, by their names."""
-        return tuple(policies.get(name) for name in self.strategy.recompute)
+        return tuple(policies.get(parse(name)[0]) for name in self.strategy.recompute)
+
+    def recomputed_layers(self, stage: Stage) -> int:
+        """Layers of a stage, from its first, that the recompute policies apply to."""
+        counts = [count for name in self.strategy.recompute if (count := parse(name)[1]) is not None]
+        return min([stage.num_layers, *counts])
 
     @property
-    def sharded_optimizer(self) -> bool:
-        """Whether main weights and moments are sharded over the replicas."""
-        return self.strategy.dp_sharding == "zero1"
+    def sharding(self) -> Sharding:
+        """What is split over the replicas."""
+        return SHARDINGS[self.strategy.dp_sharding]
+
+    @cached_property
+    def replicas(self) -> Replicas:
+        """Ranks over which dense and routed state is split."""
+        return Replicas(self.mesh.size("dense-shard"), self.mesh.size("routed-shard"))
 
     @property
     def state_types(self) -> StateTypes:
         """Bytes of a value of each kind of training state."""
-        strategy = self.strategy
-        names = (strategy.param_dtype, strategy.grad_dtype, strategy.optimizer_state_dtype)
-        return StateTypes(*(DTYPE_BYTES[name] for name in names))
+        strategy, recipe = self.strategy, self.recipe
+        param = float(DTYPE_BYTES[strategy.param_dtype])
+        main = 4.0 if param < 4 and strategy.main_param_dtype == "fp32" else 0.0
+        if strategy.fp8_params and recipe.casts:
+            param = compute = recipe.operand_bytes
+            copies = recipe.weight_copies_bytes / 2
+        else:
+            compute, copies = 2.0, recipe.weight_copies_bytes
+        grad, moment = (DTYPE_BYTES[name] for name in (strategy.grad_dtype, strategy.optimizer_state_dtype))
+        return StateTypes(param, grad, moment, main, copies, compute)
 
     @cached_property
     def params(self) -> tuple[RankParams, ...]:
@@ -80,16 +132,11 @@ class Plan:
         distinct: dict[tuple[object, ...], RankParams] = {}
         found = []
         for stage in self.stages:
-            key = composition(self.model, stage)
+            key = composition(self, stage)
             if key not in distinct:
-                distinct[key] = stage_params(self.model, stage, self.mesh)
+                distinct[key] = stage_params(self.model, stage, self.mesh, self.sequence_length)
             found.append(distinct[key])
         return tuple(found)
-
-    def leg(self) -> ExpertLeg:
-        """The dispatch of the routed layers (all alike)."""
-        moe = self.model.layers[-1].moe
-        return ExpertLeg("dispatch", self.batch.local_tokens, moe.top_k, moe.num_experts, 2 * self.model.hidden)
 
     def boundary_crosses_nodes(self, stage: int) -> Numeric:
         """1.0 where stage and the next one sit on ranks of different NVLink domains, else 0.0."""
@@ -99,6 +146,7 @@ class Plan:
         return np.asarray(here != there, dtype=float)
 
 
-def composition(model: Model, stage: Stage) -> tuple[object, ...]:
-    """What makes two stages alike: their layers, and which ends of the model they hold."""
-    return (tuple(model.layers[index] for index in stage.layers), stage.embedding, stage.loss)
+def composition(plan: Plan, stage: Stage) -> tuple[object, ...]:
+    """What makes two stages alike: their layers, how many recompute, and which ends of the model they hold."""
+    layers = tuple(plan.model.layers[index] for index in stage.layers)
+    return (layers, plan.recomputed_layers(stage), stage.embedding, stage.loss, stage.mtp)

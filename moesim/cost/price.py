@@ -1,5 +1,7 @@
 """Seconds for one operation: one price per shape of work."""
 
+import numpy as np
+
 from moesim.base.numeric import Numeric
 from moesim.cost.attention import attention_time
 from moesim.cost.collectives import collective_time
@@ -33,7 +35,7 @@ def launch_time(op: Op, mesh: Mesh, machine: Machine) -> Numeric:
     launch = op.kernels * machine.host.launch
     match op.work:
         case Message():
-            return launch * (mesh.size(op.work.axis) > 1)
+            return launch * ((mesh.size(op.work.axis) > 1) & (np.asarray(op.work.size) > 0))
         case ExpertLeg():
             return launch * (mesh.ep > 1)
         case _:

@@ -1,7 +1,7 @@
 """Stage graphs: the operations of a model chunk on the lanes of one rank, and how long the chunk takes.
 
-Lanes are streams: ``host`` launches kernels one after another, ``sm`` computes, ``tp`` and ``ep`` carry the
-tensor-parallel and expert messages. An operation starts when its launch, its inputs and its lane are ready. A host
+Lanes are streams: ``host`` launches kernels one after another, ``sm`` computes, ``tp``, ``cp`` and ``ep`` carry the
+tensor-parallel, context-parallel and expert messages, ``dp`` gathers split weights and reduces gradients. An operation starts when its launch, its inputs and its lane are ready. A host
 sync makes the host wait for the device, so the launches behind it are exposed. Each chunk starts with the host at the
 same point as the device: what the host got ahead in the chunk before is not credited.
 """
@@ -18,8 +18,8 @@ from moesim.timeline.graph import Graph, GraphBuilder
 from moesim.timeline.run import critical_path, run
 from moesim.workload.ops import Op
 
-HOST, SM, TP, EP = range(4)
-LANES = ("host", "sm", "tp", "ep")
+LANES = ("host", "sm", "tp", "ep", "cp", "dp")
+HOST, SM, TP, EP, CP, DP = range(len(LANES))
 SEGMENTS = ("combine", "attention", "dispatch", "experts")
 
 
@@ -34,7 +34,7 @@ class PricedOp:
     @property
     def lane(self) -> int:
         """Stream it runs on."""
-        return {"tp": TP, "ep": EP, "cp": TP}.get(self.op.category, SM)
+        return {"tp": TP, "ep": EP, "cp": CP, "dp": DP}.get(self.op.category, SM)
 
 
 Ops = tuple[PricedOp, ...]
@@ -177,34 +177,70 @@ def _stretch(
     return np.where((lanes == SM).reshape((-1,) + (1,) * (device.ndim - 1)), device * factor, device)
 
 
-Structure = tuple[tuple[int, tuple[int, ...], bool], ...]
+@dataclass(frozen=True)
+class Task:
+    """What the graph needs to know of an operation: lane, positions of the operations it needs, and how it waits."""
+
+    lane: int
+    needs: tuple[int, ...]
+    host_sync: bool
+    beside: bool
+    prefetch: bool
+    detached: bool
+
+
+Structure = tuple[Task, ...]
 
 
 def _structure(ops: Ops) -> Structure:
-    """Lane, positions of the operations needed, and host sync, for each operation of a list."""
     positions = {priced.op.name: index for index, priced in enumerate(ops)}
     return tuple(
-        (priced.lane, tuple(positions[name] for name in priced.op.needs), priced.op.host_sync) for priced in ops
+        Task(
+            priced.lane,
+            tuple(positions[name] for name in priced.op.needs),
+            priced.op.host_sync,
+            priced.op.beside,
+            priced.op.prefetch,
+            priced.op.detached,
+        )
+        for priced in ops
     )
 
 
-@lru_cache(maxsize=256)
+Key = tuple[int, int]
+
+
+@lru_cache(maxsize=512)
 def _graph(structures: tuple[Structure, ...], sequence: tuple[tuple[int, int], ...]) -> Graph:
     builder = GraphBuilder()
     bases = np.cumsum([0, *(len(structure) for structure in structures)])
     total = int(bases[-1])
-    tails: dict[int, tuple[int, int]] = {}
+    tails: dict[int, tuple[Key, ...]] = {}
+    ends: dict[int, list[tuple[Key, ...]]] = {}
     for occurrence, (chain, which) in enumerate(sequence):
-        for position, (lane, needs, sync) in enumerate(structures[which]):
+        finished = ends.setdefault(chain, [])
+        previous: tuple[Key, ...] = ()
+        for position, task in enumerate(structures[which]):
             row = int(bases[which]) + position
             key = (occurrence, position)
             launch = ("launch", *key)
             builder.task(launch, HOST, total + row, ())
-            before = [(occurrence, index) for index in needs] or [tails[chain] for _ in range(chain in tails)]
-            builder.task(key, lane, row, (*before, launch))
-            if sync:
+            before = tails.get(chain, ())
+            if task.needs:
+                before = tuple((occurrence, index) for index in task.needs)
+            elif task.beside:
+                before = previous
+            elif task.prefetch:
+                before = finished[-2] if len(finished) > 1 else ()
+            builder.task(key, task.lane, row, (*before, launch))
+            if task.host_sync:
                 builder.task(("sync", *key), HOST, 2 * total, (key,))
-            tails[chain] = key
+            previous = before
+            if task.prefetch:
+                tails[chain] = (*tails.get(chain, ()), key)
+            elif not task.detached:
+                tails[chain] = (key,)
+        finished.append(tails.get(chain, ()))
     return builder.build()
 
 

@@ -12,6 +12,7 @@ from moesim.spec import library
 from moesim.spec.hardware import NodeSpec
 from moesim.spec.load import load_specs
 from moesim.spec.provenance import SpecModel
+from moesim.spec.refused import refused
 from moesim.spec.scenario import ScenarioSpec
 from moesim.spec.validation import validate
 from moesim.spec.yaml_file import Document, KeyPath, dotted, read_document
@@ -60,6 +61,7 @@ def check() -> list[Issue]:
         taken: dict[str, str] = {}
         for name in library.names(kind):
             _check_file(kind, name, known, taken, problems)
+        _check_refused(kind, taken, problems)
     return problems.issues
 
 
@@ -86,6 +88,22 @@ def _check_file(kind: str, name: str, known: dict[str, Source], taken: dict[str,
             load_specs(spec)
         except SpecError as error:
             problems.extend(error.issues)
+
+
+def _check_refused(kind: str, taken: dict[str, str], problems: Collector) -> None:
+    file = library.root() / "hardware_specs" / "refused.yaml"
+    try:
+        reasons = refused(library.root()).of(kind)
+    except SpecError as error:
+        problems.extend(issue for issue in error.issues if issue not in problems.issues)
+        return
+    document = read_document(file)
+    answered = {alias.lower(): name for alias, name in taken.items()}
+    for name in reasons:
+        if name in answered:
+            problems.add(document.where((kind, name)), f"{kind}.{name}", f"is also a name of {answered[name]}")
+        if name != name.lower():
+            problems.add(document.where((kind, name)), f"{kind}.{name}", "never matches", f"write '{name.lower()}'")
 
 
 def _check_reference(document: Document, field: str, kind: str, name: str, problems: Collector) -> None:

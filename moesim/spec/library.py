@@ -11,6 +11,7 @@ from moesim.base.errors import Issue, SpecError, did_you_mean
 from moesim.spec.fabric import FabricSpec
 from moesim.spec.hardware import GpuSpec, NicSpec, NodeSpec
 from moesim.spec.model import ModelSpec
+from moesim.spec.refused import refusal
 from moesim.spec.scenario import ScenarioSpec
 from moesim.spec.software import SoftwareSpec
 from moesim.spec.transport import TransportSpec
@@ -68,6 +69,9 @@ def file(kind: str, name: str) -> Path:
     known = {alias: other for other in names(kind) for alias in (other, *_aliases(kind, other))}
     if name in known:
         return folder(kind) / f"{known[name]}.yaml"
+    refused = refusal(root(), kind, name)
+    if refused:
+        raise SpecError.single("", "", refused)
     raise SpecError.single("", "", f"no {KINDS[kind][2]} '{name}'", did_you_mean(name, known))
 
 

@@ -1,99 +1,157 @@
-"""The attention half of a decoder layer: norm, QKV, attention core, output projection, residual.
+"""The attention half of a decoder layer: norm, projections, attention core, output projection, residual."""
 
-Tensor parallelism with sequence parallelism (Korthikanti et al. 2022): activations between the regions are split over
-the sequence; an all-gather precedes the QKV projection and a reduce-scatter follows the output projection. In the
-backward the gathered input is gathered again beside dgrad, and the reduce-scatter of dx runs beside wgrad, as the
-linear layers of Megatron-Core and Transformer Engine do.
-"""
+from collections.abc import Callable
 
 import numpy as np
 
 from moesim.base.numeric import Numeric
-from moesim.workload.batch import MicroBatch
-from moesim.workload.model import Attention
-from moesim.workload.ops import AttentionCore, Block, Gemm, Message, Op, Saved, Traffic
+from moesim.workload.latent import latent_projections
+from moesim.workload.linear import FULL, Linear, TensorRegion, traffic
+from moesim.workload.model import Attention, LatentAttention, mean_columns
+from moesim.workload.ops import AttentionCore, Block, Message, Op, Saved
+from moesim.workload.projections import Projections
+from moesim.workload.setting import Setting
 
 LAYERNORM = frozenset({"layernorm", "full"})
-CORE = frozenset({"core_attn", "full"})
-FULL = frozenset({"full"})
+CORE = frozenset({"core_attn", "attn", "full"})
+ATTENTION = frozenset({"attn", "full"})
 
 
-def attention_block(attention: Attention, hidden: int, batch: MicroBatch) -> Block:
-    """Operations and saved tensors of one attention block. Counts per rank and micro-batch."""
-    tp, tokens, local = batch.mesh.tp, batch.tokens, batch.local_tokens
-    heads = attention.num_heads / tp
-    kv_heads = np.maximum(attention.num_kv_heads / tp, 1)  # replicated once tp exceeds them
-    head_dim = attention.head_dim
-    qkv = (heads + 2 * kv_heads) * head_dim
-    rotated = tokens * (heads + kv_heads) * head_dim
-    row = 2 * local * hidden
-    gathered = 2 * tokens * hidden
+def attention_block(attention: Attention | LatentAttention, hidden: int, setting: Setting, norms: int = 1) -> Block:
+    """Operations and saved tensors of one attention block. Counts per rank and micro-batch.
 
-    def core(backward: bool) -> AttentionCore:
-        return AttentionCore(
-            batch=batch.sequences,
-            heads=heads,
-            kv_heads=kv_heads,
-            length=batch.sequence_length / batch.mesh.cp,
-            head_dim=head_dim,
-            value_dim=head_dim,
-            backward=backward,
-        )
-
-    qk_norm_forward = (_traffic("qk-norm", 4 * rotated, kernels=2),) if attention.qk_norm else ()
-    qk_norm_backward = (_traffic("qk-norm-dgrad", 6 * rotated, kernels=2),) if attention.qk_norm else ()
+    ``norms`` is 1 (before the block) or 2 (also behind it).
+    """
+    tp = setting.mesh.tp
+    row = 2 * setting.local_tokens * hidden
+    make: Callable[..., Projections] = latent_projections if isinstance(attention, LatentAttention) else projections
+    made = make(attention, hidden, setting)
+    width = attention.num_heads * attention.value_dim / tp
+    output = Linear("projection", setting.tokens, hidden, width, setting, modules=ATTENTION)
+    region = TensorRegion("projection", 2 * setting.tokens * hidden, setting)
+    before, after, exchange_saved = _exchange(attention, setting)
+    core_forward, core_backward = _core(attention, setting)
+    extra = norms == 2
 
     forward = (
-        Op("input-norm", "memory_bound", Traffic(2 * row), modules=LAYERNORM),
-        Op("qkv-all-gather", "tp", Message("all-gather", "tp", gathered), modules=FULL),
-        Op("qkv", "gemm", Gemm(tokens, qkv, hidden), modules=FULL),
-        *qk_norm_forward,
-        _traffic("rope", 4 * rotated, kernels=2),
-        Op("attention-core", "attention", core(False), kernels=2, modules=CORE),
-        Op("projection", "gemm", Gemm(tokens, hidden, heads * head_dim), modules=FULL),
-        Op("projection-reduce-scatter", "tp", Message("reduce-scatter", "tp", gathered), modules=FULL),
-        _traffic("attention-residual", 3 * row),
+        traffic("input-norm", 2 * row, modules=LAYERNORM),
+        *made.forward,
+        *before(""),
+        *core_forward,
+        *after(""),
+        *region.leave(output),
+        *((traffic("output-norm", 2 * row, modules=LAYERNORM),) if extra else ()),
+        traffic("attention-residual", 3 * row),
     )
     backward = (
-        _traffic("attention-residual-dgrad", 2 * row),
-        Op("projection-grad-all-gather", "tp", Message("all-gather", "tp", gathered)),
-        Op("projection-dgrad", "gemm", Gemm(tokens, heads * head_dim, hidden)),
-        Op("projection-wgrad", "gemm", Gemm(heads * head_dim, hidden, tokens, accumulate=True)),
-        Op("attention-core-backward", "attention", core(True), kernels=3),
-        _traffic("rope-dgrad", 4 * rotated, kernels=2),
-        *qk_norm_backward,
-        Op("qkv-input-all-gather", "tp", Message("all-gather", "tp", gathered)),
-        Op("qkv-dgrad", "gemm", Gemm(tokens, hidden, qkv), needs=(_before_dgrad(attention),)),
-        Op("qkv-reduce-scatter", "tp", Message("reduce-scatter", "tp", gathered), needs=("qkv-dgrad",)),
-        Op(
-            "qkv-wgrad",
-            "gemm",
-            Gemm(hidden, qkv, tokens, accumulate=True),
-            needs=("qkv-input-all-gather", "qkv-dgrad"),
-        ),
-        Op(
-            "input-norm-backward",
-            "memory_bound",
-            Traffic(4 * row),
-            kernels=2,
-            needs=("qkv-reduce-scatter", "qkv-wgrad"),
-        ),
+        traffic("attention-residual-backward", 2 * row),
+        *((traffic("output-norm-backward", 4 * row, 2),) if extra else ()),
+        *region.leave_backward(output),
+        *after("-backward"),
+        *core_backward,
+        *before("-backward"),
+        *made.backward,
+        traffic("input-norm-backward", 4 * row, 2),
     )
-    qk_saved = (Saved("rotated-query-key", 2 * rotated, FULL),) if attention.qk_norm else ()
     saved = (
         Saved("layer-input", row),
-        Saved("input-norm-output", row, LAYERNORM),
-        Saved("qkv-output", 2 * tokens * qkv, FULL),
-        *qk_saved,
-        Saved("attention-output", 2 * tokens * heads * head_dim, FULL),
-        Saved("attention-logsumexp", 4 * tokens * heads, CORE),
+        *made.saved,
+        *exchange_saved,
+        output.saved("attention-output", ATTENTION),
+        Saved("attention-logsumexp", 4 * setting.tokens * attention.num_heads / tp, CORE),
+        *((Saved("before-output-norm", row, FULL),) if extra else ()),
     )
     return Block(forward, backward, saved)
 
 
-def _traffic(name: str, num_bytes: Numeric, kernels: int = 1) -> Op:
-    return Op(name, "memory_bound", Traffic(num_bytes), kernels=kernels, modules=FULL)
+def projections(attention: Attention, hidden: int, setting: Setting) -> Projections:
+    """Fused QKV projection, per-head norms, rotary embedding."""
+    tp, tokens = setting.mesh.tp, setting.tokens
+    heads, kv_heads = heads_per_rank(attention, tp)
+    row = 2 * setting.local_tokens * hidden
+    rotated = tokens * (heads + kv_heads) * attention.head_dim
+    linear = Linear("qkv", tokens, (heads + 2 * kv_heads) * attention.head_dim, hidden, setting, modules=ATTENTION)
+    region = TensorRegion("qkv", 2 * tokens * hidden, setting)
+    norm_forward = (traffic("qk-norm", 4 * rotated, 2, modules=ATTENTION),) if attention.qk_norm else ()
+    norm_backward = (traffic("qk-norm-backward", 6 * rotated, 2),) if attention.qk_norm else ()
+    compiled = setting.fusion.compiled
+    rope = () if not attention.rope else (traffic("rope", 4 * rotated, 1 if compiled else 2, modules=ATTENTION),)
+    rope_backward = () if not attention.rope else (traffic("rope-backward", 4 * rotated, 1 if compiled else 2),)
+    kept_twice = attention.rope and not compiled
+    return Projections(
+        forward=(*region.enter(linear), *norm_forward, *rope),
+        backward=(*rope_backward, *norm_backward, *region.enter_backward(linear)),
+        saved=(
+            Saved("input-norm-output", row * setting.recipe.saved_bytes / 2, LAYERNORM),
+            Saved("qkv-output", 2 * tokens * (heads + 2 * kv_heads) * attention.head_dim, ATTENTION),
+            *((Saved("rotated-query-key", 2 * rotated, ATTENTION),) if kept_twice else ()),
+        ),
+    )
 
 
-def _before_dgrad(attention: Attention) -> str:
-    return "qk-norm-dgrad" if attention.qk_norm else "rope-dgrad"
+def heads_per_rank(attention: Attention | LatentAttention, tp: Numeric) -> tuple[Numeric, Numeric]:
+    """Query heads and key-value heads on one tensor-parallel rank; KV heads are replicated once tp exceeds them. [-]"""
+    return attention.num_heads / tp, np.maximum(attention.num_kv_heads / tp, 1.0)
+
+
+def _core(attention: Attention | LatentAttention, setting: Setting) -> tuple[tuple[Op, ...], tuple[Op, ...]]:
+    """The attention core of one rank, forward and backward; a ring passes keys and values beside it."""
+    mesh, length = setting.mesh, setting.sequence_length
+    heads, kv_heads = heads_per_rank(attention, mesh.tp)
+    ring = setting.cp_kind == "ring"
+    split = 1.0 if ring else mesh.cp
+    columns = mean_columns(length, attention.window, attention.chunk)
+
+    def core(backward: bool) -> AttentionCore:
+        return AttentionCore(
+            batch=setting.sequences,
+            heads=heads / split,
+            kv_heads=np.maximum(kv_heads / split, 1.0),
+            queries=length / mesh.cp if ring else float(length),
+            columns=columns,
+            query_dim=attention.query_dim,
+            value_dim=attention.value_dim,
+            backward=backward,
+        )
+
+    forward = Op("attention-core", "attention", core(False), kernels=2, modules=CORE)
+    backward = Op("attention-core-backward", "attention", core(True), kernels=3)
+    if not ring:
+        return (forward,), (backward,)
+    size = 2 * setting.sequences * length * kv_heads * (attention.query_dim + attention.value_dim)
+    return (
+        (Op("key-value-ring", "cp", Message("all-gather", "cp", size), modules=CORE), *_beside(forward, "key-value-ring")),
+        (
+            # keys and values again, and their gradients on the way back
+            Op("key-value-ring-backward", "cp", Message("all-gather", "cp", 2 * size)),
+            *_beside(backward, "key-value-ring-backward"),
+        ),
+    )
+
+
+def _beside(op: Op, message: str) -> tuple[Op, ...]:
+    """The op side by side with the message before it, then a point where both are done."""
+    from dataclasses import replace
+
+    join = traffic(f"{op.name}-join", 0.0, 0, modules=op.modules)
+    return (replace(op, beside=True), replace(join, needs=(message, op.name)))
+
+
+def _exchange(
+    attention: Attention | LatentAttention, setting: Setting
+) -> tuple[Callable[[str], tuple[Op, ...]], Callable[[str], tuple[Op, ...]], tuple[Saved, ...]]:
+    """All-to-alls of Ulysses around the core: heads for sequence and back; the exchanged copies are kept."""
+    if setting.cp_kind == "ring":
+        return (lambda suffix: ()), (lambda suffix: ()), ()
+    heads, kv_heads = heads_per_rank(attention, setting.mesh.tp)
+    into = 2 * setting.tokens * (heads * attention.query_dim + kv_heads * (attention.query_dim + attention.value_dim))
+    out = 2 * setting.tokens * heads * attention.value_dim
+    wide = setting.mesh.cp > 1
+
+    def before(suffix: str) -> tuple[Op, ...]:
+        return (Op(f"heads-to-sequence{suffix}", "cp", Message("all-to-all", "cp", into), 3, modules=ATTENTION),)
+
+    def after(suffix: str) -> tuple[Op, ...]:
+        return (Op(f"sequence-to-heads{suffix}", "cp", Message("all-to-all", "cp", out), modules=ATTENTION),)
+
+    return before, after, (Saved("exchanged-heads", (into + out) * wide, ATTENTION),)

@@ -1,59 +1,73 @@
-"""Ends of the model: the vocabulary-parallel embedding, the final norm, the LM head and its loss."""
+"""Ends of the model: the vocabulary-parallel embedding, the final norm, the LM head with its loss, MTP's projection."""
 
-from moesim.workload.batch import MicroBatch
-from moesim.workload.ops import Block, Gemm, Message, Op, Saved, Traffic
+from moesim.base.numeric import Numeric
+from moesim.workload.linear import Linear, TensorRegion, traffic
+from moesim.workload.ops import Block, Message, Op, Saved, Work
+from moesim.workload.setting import Setting
 
 
-def embedding_block(hidden: int, batch: MicroBatch) -> Block:
-    """Vocabulary-parallel embedding: look up, then reduce-scatter over the tensor-parallel group."""
-    gathered = 2 * batch.tokens * hidden
+def embedding_block(hidden: int, setting: Setting) -> Block:
+    """Vocabulary-parallel embedding: look up, then sum over the tensor-parallel group."""
+    gathered = 2 * setting.tokens * hidden
+    split = setting.sequence_parallel
     forward = (
-        Op("embedding", "memory_bound", Traffic(2 * gathered), kernels=4),
-        Op("embedding-reduce-scatter", "tp", Message("reduce-scatter", "tp", gathered)),
+        traffic("embedding", 2 * gathered, 4),
+        _message("embedding-sum", "reduce-scatter" if split else "all-reduce", gathered),
     )
-    backward = (
-        Op("embedding-grad-all-gather", "tp", Message("all-gather", "tp", gathered)),
-        # the gradient rows are added into the FP32 table: read 2 B, read and write 4 B
-        Op("embedding-wgrad", "memory_bound", Traffic(5 * gathered), kernels=3),
-    )
-    return Block(forward, backward, ())
+    # the gradient rows are added into the FP32 table: read 2 B, read and write 4 B
+    gather = (_message("embedding-grad", "all-gather", gathered),) if split else ()
+    return Block(forward, (*gather, traffic("embedding-wgrad", 5 * gathered, 3)), ())
 
 
-def head_block(hidden: int, vocab: int, batch: MicroBatch) -> Block:
-    """Final norm, LM head and vocabulary-parallel cross entropy (logits BF16, softmax FP32).
+def head_block(hidden: int, vocab: int, setting: Setting, norm: bool = True) -> Block:
+    """Final norm, LM head and vocabulary-parallel cross entropy.
 
-    The loss is Megatron-Core's ``VocabParallelCrossEntropy`` pass by pass, not fused.
+    Without fusion the loss is Megatron-Core's ``VocabParallelCrossEntropy`` pass by pass: BF16 logits, an FP32 softmax
+    that is kept. Fused, the logits are read and their gradient is written in place.
     """
-    tokens, local = batch.tokens, batch.local_tokens
-    columns = vocab / batch.mesh.tp
-    row = 2 * local * hidden
-    gathered = 2 * tokens * hidden
+    tokens, fused = setting.tokens, setting.fusion.cross_entropy
+    columns = vocab / setting.mesh.tp
+    row = 2 * setting.local_tokens * hidden
     logits = tokens * columns
+    linear = Linear("head", tokens, columns, hidden, setting, segment="head", low_precision=False)
+    region = TensorRegion("head", 2 * tokens * hidden, setting, "head")
 
-    def head(
-        name: str, work: Gemm | Message | Traffic, category: str, kernels: int = 1, needs: tuple[str, ...] = ()
-    ) -> Op:
-        return Op(name, category, work, kernels=kernels, segment="head", needs=needs)
+    def op(name: str, num_bytes: Numeric, kernels: int = 1) -> Op:
+        return traffic(name, num_bytes, kernels, "head")
 
+    # bytes per logit, unfused: reorder (2+2), cast to FP32 (2+4), maximum (4), subtract (8), exponent (8), sum (4),
+    # divide (8); backward: scale the softmax in place (8), cast to BF16 (4+2), reorder (2+2)
+    passes, passes_backward = (4, 4) if fused else (42, 18)
     forward = (
-        head("final-norm", Traffic(2 * row), "memory_bound"),
-        head("head-all-gather", Message("all-gather", "tp", gathered), "tp"),
-        head("head", Gemm(tokens, columns, hidden), "gemm"),
-        # bytes per logit: reorder (2+2), cast to FP32 (2+4), maximum (4), subtract (8), exponent (8), sum (4), divide (8)
-        head("cross-entropy", Traffic(42 * logits), "memory_bound", kernels=12),
-        head("cross-entropy-all-reduce", Message("all-reduce", "tp", 12 * tokens), "tp", kernels=3),
+        *((op("final-norm", 2 * row),) if norm else ()),
+        *region.enter(linear),
+        op("cross-entropy", passes * logits, 2 if fused else 12),
+        _message("cross-entropy-all-reduce", "all-reduce", 12 * tokens, 1 if fused else 3),
     )
     backward = (
-        # bytes per logit: scale the softmax in place (8), cast to BF16 (4+2), reorder (2+2)
-        head("cross-entropy-backward", Traffic(18 * logits), "memory_bound", kernels=6),
-        head("head-dgrad", Gemm(tokens, hidden, columns), "gemm"),
-        head("head-reduce-scatter", Message("reduce-scatter", "tp", gathered), "tp", needs=("head-dgrad",)),
-        head("head-wgrad", Gemm(hidden, columns, tokens, accumulate=True), "gemm", needs=("head-dgrad",)),
-        head("final-norm-backward", Traffic(4 * row), "memory_bound", 2, needs=("head-reduce-scatter", "head-wgrad")),
+        op("cross-entropy-backward", passes_backward * logits, 1 if fused else 6),
+        *region.enter_backward(linear),
+        *((op("final-norm-backward", 4 * row, 2),) if norm else ()),
     )
     saved = (
-        Saved("head-input", row + gathered),
+        Saved("head-input", 2 * row),
         Saved("logits", 2 * logits),
-        Saved("softmax", 4 * logits),
+        Saved("softmax", 0.0 if fused else 4 * logits),
     )
     return Block(forward, backward, saved)
+
+
+def mtp_block(hidden: int, setting: Setting) -> Block:
+    """Input of a multi-token-prediction module: two norms, and the projection from twice the width."""
+    local = setting.local_tokens
+    row = 2 * local * hidden
+    linear = Linear("mtp-projection", local, hidden, 2 * hidden, setting)
+    forward = (traffic("mtp-norms", 4 * row, 2), *linear.forward())
+    backward = (*linear.backward(), traffic("mtp-norms-backward", 8 * row, 4))
+    return Block(forward, backward, (Saved("mtp-input", 2 * row), linear.saved("mtp-projection-input", frozenset())))
+
+
+def _message(name: str, collective: str, size: Numeric, kernels: int = 1) -> Op:
+    segment = "head" if name.startswith("cross") else "attention"
+    work: Work = Message(collective, "tp", size)
+    return Op(name, "tp", work, kernels, segment)

@@ -1,122 +1,134 @@
-"""The expert half of a decoder layer: norm, router, dispatch, grouped expert GEMMs, combine, residual.
+"""The expert half of a decoder layer: norm, router, dispatch, grouped expert GEMMs, combine, shared experts, residual.
 
 Tokens reach the router split over the tensor-parallel group (sequence parallelism), so each rank routes its own
-``b s / (cp tp)`` tokens. Routing is balanced: every rank receives as many rows as it sends.
+``b s / (cp tp)`` tokens. ``Setting.routed_load`` scales the rows of the rank that the others wait for.
 """
 
-from dataclasses import dataclass
+from dataclasses import replace
 
 import numpy as np
 
 from moesim.base.numeric import Numeric
-from moesim.workload.batch import MicroBatch
-from moesim.workload.model import Moe
+from moesim.workload.dense import SHARED, FeedForward, feed_forward
+from moesim.workload.linear import FULL, Linear, traffic
+from moesim.workload.model import Dense, Moe
 from moesim.workload.ops import Block, ExpertLeg, Gemm, Message, Op, Saved, Traffic
+from moesim.workload.setting import Setting
 
 LAYERNORM = frozenset({"layernorm", "full"})
 MOE = frozenset({"moe", "full"})
 ACTIVATION = frozenset({"moe_act", "moe", "full"})
-FULL = frozenset({"full"})
 
 
-@dataclass(frozen=True)
-class LayoutPasses:
-    """HBM passes that an expert transport makes around its legs, in token copies.
-
-    One copy reads or writes ``local_tokens x hidden`` values. ``before_dispatch`` and ``after_dispatch`` bring rows
-    into wire order and into expert order; the combine side reverses them. ``host_syncs`` counts the times per dispatch
-    that the host waits for the row counts.
-    """
-
-    before_dispatch: Numeric
-    after_dispatch: Numeric
-    before_combine: Numeric
-    after_combine: Numeric
-    host_syncs: int = 0
+def expert_rows(moe: Moe, setting: Setting) -> Numeric:
+    """Token rows that the local experts of the slowest rank process. [-]"""
+    return setting.local_tokens * moe.top_k * setting.mesh.etp * setting.routed_load
 
 
-def expert_rows(moe: Moe, batch: MicroBatch) -> Numeric:
-    """Token rows that the local experts of one rank process, balanced. [-]"""
-    return batch.local_tokens * moe.top_k * batch.mesh.etp
+def expert_leg(moe: Moe, hidden: int, setting: Setting, direction: str = "dispatch", counts: bool = False) -> ExpertLeg:
+    """One leg of the expert exchange."""
+    return ExpertLeg(
+        direction, setting.local_tokens, moe.top_k, moe.num_experts, 2 * hidden, counts, load=setting.routed_load
+    )
 
 
-def expert_block(moe: Moe, hidden: int, batch: MicroBatch, passes: LayoutPasses) -> Block:
+def expert_block(moe: Moe, hidden: int, setting: Setting, norms: int = 1) -> Block:
     """Operations and saved tensors of one routed-expert block. Counts per rank and micro-batch."""
-    mesh, local = batch.mesh, batch.local_tokens
-    rows = expert_rows(moe, batch)
+    mesh, local, passes = setting.mesh, setting.local_tokens, setting.passes
+    rows = expert_rows(moe, setting)
     experts = moe.num_experts / mesh.ep
-    rows_per_expert = rows / experts
-    inter = moe.ffn_size / mesh.etp
-    up = (2 if moe.gated else 1) * inter
+    per_expert = rows / experts
+    inner = moe.ffn_size / mesh.etp
+    wide = (2 if moe.gated else 1) * inner
     copy = 2 * local * hidden
     gates = local * moe.num_experts
 
     def leg(direction: str, name: str) -> Op:
         counts = name == "dispatch"
-        work = ExpertLeg(direction, local, moe.top_k, moe.num_experts, 2 * hidden, counts)
-        sync = counts and passes.host_syncs > 0
+        work = expert_leg(moe, hidden, setting, direction, counts)
         segment = "dispatch" if name.startswith("dispatch") else "combine"
-        return Op(name, "ep", work, kernels=3, segment=segment, modules=MOE, host_sync=sync)
+        return Op(name, "ep", work, 3, segment, MOE, host_sync=counts and passes.host_syncs > 0)
 
     def layout(name: str, copies: Numeric, segment: str) -> Op:
-        kernels = np.where(np.asarray(copies) > 0, 2.0, 0.0)  # nothing to move, nothing to launch
-        return Op(name, "memory_bound", Traffic(copies * copy), kernels=kernels, segment=segment, modules=MOE)
+        kernels = 2 if np.max(copies) > 0 else 0
+        return Op(name, "memory_bound", Traffic(copies * copy * setting.routed_load), kernels, segment, MOE)
 
     def etp(name: str, collective: str) -> Op:
-        size = 2 * hidden * rows
-        return Op(name, "tp", Message(collective, "etp", size), kernels=1, segment="experts", modules=MOE)
+        return Op(name, "tp", Message(collective, "etp", 2 * hidden * rows), 1, "experts", MOE)
 
-    def grouped(name: str, m: Numeric, n: Numeric, k: Numeric, accumulate: bool = False) -> Op:
-        work = Gemm(m, n, k, groups=experts, accumulate=accumulate)
-        return Op(name, "grouped_gemm", work, segment="experts", modules=MOE)
+    def grouped(name: str, n: Numeric, k: Numeric) -> Linear:
+        return Linear(name, per_expert, n, k, setting, experts, "grouped_gemm", "experts", MOE)
 
-    def activation(name: str, num_bytes: Numeric, kernels: int) -> Op:
-        return Op(name, "memory_bound", Traffic(num_bytes), kernels, "experts", ACTIVATION)
-
-    forward = (
-        Op("expert-norm", "memory_bound", Traffic(2 * copy), modules=LAYERNORM),
-        Op("router", "gemm", Gemm(local, moe.num_experts, hidden), modules=MOE),
-        Op("router-top-k", "memory_bound", Traffic(24 * gates), kernels=10, modules=MOE),
-        layout("permute", passes.before_dispatch, "attention"),
-        leg("dispatch", "dispatch"),
+    up, down = grouped("expert-up", wide, hidden), grouped("expert-down", hidden, inner)
+    shared = _shared(moe, hidden, setting)
+    routed_forward = (
         layout("sort-by-expert", passes.after_dispatch, "experts"),
         etp("expert-all-gather", "all-gather"),
-        grouped("expert-up", rows_per_expert, up, hidden),
-        activation("expert-activation", 2 * rows * (up + inter), kernels=2),
-        grouped("expert-down", rows_per_expert, hidden, inter),
+        *up.forward(),
+        Op("expert-activation", "memory_bound", Traffic(2 * rows * (wide + inner)), 2, "experts", ACTIVATION),
+        *down.forward(),
         etp("expert-reduce-scatter", "reduce-scatter"),
         layout("unsort", passes.before_combine, "experts"),
+    )
+    extra = norms == 2
+    forward = (
+        traffic("expert-norm", 2 * copy, modules=LAYERNORM),
+        Op("router", "gemm", Gemm(local, moe.num_experts, hidden), modules=MOE),
+        Op("router-top-k", "memory_bound", Traffic(24 * gates), 10, modules=MOE),
+        *(() if setting.overlap_shared_expert else shared.forward),
+        layout("permute", passes.before_dispatch, "attention"),
+        *_with_shared(leg("dispatch", "dispatch"), shared.forward, setting),
+        *routed_forward,
         leg("combine", "combine"),
         layout("unpermute", passes.after_combine, "combine"),
-        Op("expert-residual", "memory_bound", Traffic(3 * copy), segment="combine", modules=FULL),
+        *((traffic("expert-output-norm", 2 * copy, 1, "combine", LAYERNORM),) if extra else ()),
+        traffic("expert-residual", (4 if moe.shared_size else 3) * copy, 1, "combine"),
     )
     backward = (
-        Op("expert-residual-dgrad", "memory_bound", Traffic(2 * copy), segment="combine"),
+        traffic("expert-residual-backward", 2 * copy, 1, "combine"),
+        *((traffic("expert-output-norm-backward", 4 * copy, 2, "combine"),) if extra else ()),
         layout("unpermute-backward", passes.after_combine, "combine"),
-        leg("dispatch", "combine-backward"),
+        *_with_shared(leg("dispatch", "combine-backward"), shared.backward, setting),
         layout("unsort-backward", passes.before_combine, "experts"),
         etp("expert-grad-all-gather", "all-gather"),
-        grouped("expert-down-dgrad", rows_per_expert, inter, hidden),
-        grouped("expert-down-wgrad", inter, hidden, rows_per_expert, accumulate=True),
-        activation("expert-activation-backward", 2 * rows * (2 * up + inter), kernels=2),
-        grouped("expert-up-dgrad", rows_per_expert, hidden, up),
-        grouped("expert-up-wgrad", hidden, up, rows_per_expert, accumulate=True),
+        *down.backward(),
+        Op("expert-activation-backward", "memory_bound", Traffic(2 * rows * (2 * wide + inner)), 2, "experts"),
+        *up.backward(),
         etp("expert-grad-reduce-scatter", "reduce-scatter"),
         layout("sort-by-expert-backward", passes.after_dispatch, "experts"),
         leg("combine", "dispatch-backward"),
         layout("permute-backward", passes.before_dispatch, "attention"),
-        Op("router-top-k-backward", "memory_bound", Traffic(24 * gates), kernels=8),
+        *(() if setting.overlap_shared_expert else shared.backward),
+        traffic("router-top-k-backward", 24 * gates, 8),
         Op("router-dgrad", "gemm", Gemm(local, hidden, moe.num_experts)),
         Op("router-wgrad", "gemm", Gemm(hidden, moe.num_experts, local, accumulate=True)),
-        Op("expert-norm-backward", "memory_bound", Traffic(4 * copy), kernels=2),
+        traffic("expert-norm-backward", 4 * copy, 2),
     )
     saved = (
         Saved("expert-input", copy, FULL),
         Saved("expert-norm-output", copy, LAYERNORM),
         Saved("router-logits-and-probs", 9 * gates, MOE),
-        Saved("dispatched-rows", 2 * rows * hidden, MOE),
-        Saved("expert-up-output", 2 * rows * up, MOE),
-        Saved("expert-activation-output", 2 * rows * inter, ACTIVATION),
+        up.saved("dispatched-rows", MOE),
+        Saved("expert-up-output", 2 * rows * wide, MOE),
+        down.saved("expert-activation-output", ACTIVATION),
         Saved("row-probs", 4 * rows, MOE),
+        *shared.saved,
+        *((Saved("before-expert-output-norm", copy, FULL),) if extra else ()),
     )
     return Block(forward, backward, saved)
+
+
+def _shared(moe: Moe, hidden: int, setting: Setting) -> FeedForward:
+    """The shared experts: one feed-forward of their joint width."""
+    if not moe.shared_size:
+        return FeedForward((), (), ())
+    return feed_forward(Dense(moe.shared_size, moe.gated), hidden, setting, "shared", "attention", SHARED)
+
+
+def _with_shared(leg: Op, shared: tuple[Op, ...], setting: Setting) -> tuple[Op, ...]:
+    """The leg, with the shared experts beside it where they overlap."""
+    if not setting.overlap_shared_expert or not shared:
+        return (leg,)
+    beside = tuple(replace(op, segment=leg.segment) for op in shared)
+    join = Op(f"{leg.name}-join", "memory_bound", Traffic(0.0), 0, leg.segment, leg.modules, (leg.name, beside[-1].name))
+    return (leg, replace(beside[0], beside=True), *beside[1:], join)

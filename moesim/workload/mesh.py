@@ -6,16 +6,33 @@ pipeline outermost (Megatron-Core "parallel folding", order ``tp-cp-ep-dp-pp``).
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from moesim.base.numeric import Numeric
 
-AXES = ("tp", "cp", "dp", "dp-cp", "pp", "etp", "ep", "edp")
+AXES = (
+    "tp",
+    "cp",
+    "dp",
+    "dp-cp",
+    "pp",
+    "etp",
+    "ep",
+    "edp",
+    "dense-shard",
+    "dense-replica",
+    "routed-shard",
+    "routed-replica",
+)
 
 
 @dataclass(frozen=True)
 class Mesh:
     """Sizes of the parallel axes. [-]
 
-    ``world`` is the number of GPUs; ``dp = world / (tp cp pp)`` and ``edp = world / (etp ep pp)`` are derived.
+    ``world`` is the number of GPUs; ``dp = world / (tp cp pp)`` and ``edp = world / (etp ep pp)`` are derived. Training
+    state is split over ``dense-shard`` and ``routed-shard`` ranks: all replicas, or those among ``shard_span``
+    neighbouring ranks (hybrid sharding), the same again on each ``*-replica``.
     """
 
     world: Numeric
@@ -24,6 +41,7 @@ class Mesh:
     pp: Numeric
     etp: Numeric
     ep: Numeric
+    shard_span: Numeric | None = None
 
     @property
     def dp(self) -> Numeric:
@@ -46,7 +64,12 @@ class Mesh:
             "etp": self.etp,
             "ep": self.ep,
             "edp": self.edp,
+            "dense-shard": self._shard("dp-cp"),
+            "routed-shard": self._shard("edp"),
         }
+        if axis in ("dense-replica", "routed-replica"):
+            whole = "dp-cp" if axis == "dense-replica" else "edp"
+            return sizes[whole] / self._shard(whole)
         return sizes[axis]
 
     def stride(self, axis: str) -> Numeric:
@@ -61,4 +84,16 @@ class Mesh:
             "ep": self.etp,
             "edp": self.etp * self.ep,
         }
+        strides["dense-shard"], strides["routed-shard"] = strides["dp-cp"], strides["edp"]
+        if axis in ("dense-replica", "routed-replica"):
+            whole = "dp-cp" if axis == "dense-replica" else "edp"
+            return strides[whole] * self._shard(whole)
         return strides[axis]
+
+    def _shard(self, axis: str) -> Numeric:
+        """Ranks over which the replicas of an axis split their state. [-]"""
+        size = self.dp * self.cp if axis == "dp-cp" else self.edp
+        if self.shard_span is None:
+            return size
+        stride = self.tp if axis == "dp-cp" else self.etp * self.ep
+        return np.clip(np.floor(self.shard_span / stride), 1, size)

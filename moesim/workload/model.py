@@ -13,7 +13,7 @@ class Attention:
     """Grouped-query attention (MHA when ``num_kv_heads == num_heads``).
 
     ``window``: a query sees that many keys at most (sliding window). ``chunk``: attention stays inside blocks of that
-    many tokens. ``None`` for neither.
+    many tokens. ``None`` for neither. ``rope``: rotary positions.
     """
 
     num_heads: int
@@ -22,6 +22,7 @@ class Attention:
     qk_norm: bool = False
     window: int | None = None
     chunk: int | None = None
+    rope: bool = True
 
     @property
     def query_dim(self) -> int:

@@ -4,7 +4,7 @@ An :class:`Op` carries its work as one of a few shapes; the cost layer has one p
 per micro-batch. A multiply-add is 2 FLOP.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from moesim.base.numeric import Numeric
 
@@ -14,13 +14,19 @@ CATEGORIES = ("gemm", "grouped_gemm", "attention", "memory_bound", "ep", "tp", "
 
 @dataclass(frozen=True)
 class Gemm:
-    """``groups`` products of an (m, k) by a (k, n) matrix; ``accumulate`` adds into an FP32 output (wgrad)."""
+    """``groups`` products of an (m, k) by a (k, n) matrix.
+
+    ``accumulate`` adds into an FP32 output (wgrad). ``rate`` is the key of the GPU's GEMM rate, ``operand_bytes`` the
+    size of an operand value with its scales.
+    """
 
     m: Numeric
     n: Numeric
     k: Numeric
     groups: Numeric = 1
     accumulate: bool = False
+    rate: str = "bf16"
+    operand_bytes: float = 2.0
 
     @property
     def flop(self) -> Numeric:
@@ -29,40 +35,39 @@ class Gemm:
 
     @property
     def hbm_bytes(self) -> Numeric:
-        """Operands and result in BF16; an accumulated FP32 result is read and written. [B]"""
+        """Operands read once, result written; an accumulated FP32 result is read and written. [B]"""
         result = 8 if self.accumulate else 2
-        return self.groups * (2 * self.m * self.k + 2 * self.k * self.n + result * self.m * self.n)
+        operands = self.operand_bytes * (self.m * self.k + self.k * self.n)
+        return self.groups * (operands + result * self.m * self.n)
 
 
 @dataclass(frozen=True)
 class AttentionCore:
-    """Softmax attention of ``batch`` sequences, ``heads`` query heads on this rank. Lengths in tokens."""
+    """Causal softmax attention of ``batch`` sequences with ``heads`` query heads on this rank.
+
+    ``queries`` of each sequence are on this rank, each of which sees ``columns`` keys on average.
+    """
 
     batch: Numeric
     heads: Numeric
     kv_heads: Numeric
-    length: Numeric
-    head_dim: int
+    queries: Numeric
+    columns: Numeric
+    query_dim: int
     value_dim: int
-    causal: bool = True
     backward: bool = False
-
-    @property
-    def mean_columns(self) -> Numeric:
-        """Keys that a query attends to on average (s/2 when causal). [-]"""
-        return self.length / 2 if self.causal else self.length
 
     @property
     def flop(self) -> Numeric:
         """QK^T and PV, forward; the backward counts twice that (model FLOPs, without the recomputed QK^T)."""
-        forward = 2 * self.batch * self.heads * self.length * self.mean_columns * (self.head_dim + self.value_dim)
+        forward = 2 * self.batch * self.heads * self.queries * self.columns * (self.query_dim + self.value_dim)
         return forward * (2 if self.backward else 1)
 
     @property
     def hbm_bytes(self) -> Numeric:
         """Q, K, V and the output, once; twice that with their gradients. [B]"""
-        rows = self.batch * self.length
-        tensors = rows * (self.heads + self.kv_heads) * (self.head_dim + self.value_dim) * 2
+        rows = self.batch * self.queries
+        tensors = rows * (self.heads + self.kv_heads) * (self.query_dim + self.value_dim) * 2
         return tensors * (2 if self.backward else 1)
 
 
@@ -94,7 +99,8 @@ class ExpertLeg:
     """One leg (``dispatch`` or ``combine``) of the expert exchange over the axis ``ep``.
 
     ``tokens`` on this rank, each with ``top_k`` routes of ``row_bytes``; experts are balanced over the group.
-    ``counts``: the ranks do not know yet how many rows they will receive (forward dispatch).
+    ``counts``: the ranks do not know yet how many rows they will receive (forward dispatch). ``load``: rows of the
+    hottest rank over the mean.
     """
 
     direction: str
@@ -103,8 +109,14 @@ class ExpertLeg:
     num_experts: int
     row_bytes: Numeric
     counts: bool = False
+    load: Numeric = 1.0
     flop: Numeric = 0
     hbm_bytes: Numeric = 0
+
+    @property
+    def busy_tokens(self) -> Numeric:
+        """Tokens of the rank that the others wait for. [-]"""
+        return self.tokens * self.load
 
 
 Work = Gemm | AttentionCore | Traffic | Message | ExpertLeg
@@ -131,6 +143,12 @@ class Op:
         Names of earlier ops of the same list that must be finished; empty means the one before.
     host_sync
         The host waits for this op before it launches the next one.
+    beside
+        It waits for what the op before it waited for, so that the two run side by side.
+    prefetch
+        It may start one block early: it waits for the end of the block before the last one.
+    detached
+        Nothing waits for it inside the chunk; the chunk ends after it.
     """
 
     name: str
@@ -141,10 +159,9 @@ class Op:
     modules: frozenset[str] = frozenset()
     needs: tuple[str, ...] = ()
     host_sync: bool = False
-
-    def renamed(self, suffix: str) -> "Op":
-        """Return a copy under another name, with ``needs`` cleared (it follows the op before it)."""
-        return replace(self, name=f"{self.name}{suffix}", needs=())
+    beside: bool = False
+    prefetch: bool = False
+    detached: bool = False
 
 
 @dataclass(frozen=True)

@@ -1,51 +1,134 @@
-"""Parameters that each rank holds, and how its training state is sharded."""
+"""Parameters that each rank holds, and how training state is sharded over the replicas.
+
+Dense parameters have ``dp x cp`` replicas, routed experts ``edp``. The four shardings differ in what each replica keeps:
+
+============  =========  ===========  ===========
+sharding      weights    gradients    optimizer
+============  =========  ===========  ===========
+ddp           whole      whole        whole
+zero1         whole      whole        shard
+zero2         whole      shard        shard
+fsdp, hsdp    shard      shard        shard
+============  =========  ===========  ===========
+"""
 
 from dataclasses import dataclass
 
 from moesim.base.numeric import Numeric
-from moesim.workload.mesh import Mesh
 from moesim.workload.model import Layer, Model
+from moesim.workload.mesh import Mesh
 from moesim.workload.stages import Stage
 
 
 @dataclass(frozen=True)
 class RankParams:
-    """Parameters of one stage on one rank.
+    """Parameters of one stage on one rank before sharding over replicas.
 
     ``dense`` are reduced over the group ``dp-cp``; ``routed`` (expert) parameters over ``edp``. [-]
     """
 
-    dense: Numeric
-    routed: Numeric
+    dense: Numeric = 0.0
+    routed: Numeric = 0.0
+
+    def __add__(self, other: "RankParams") -> "RankParams":
+        return RankParams(self.dense + other.dense, self.routed + other.routed)
 
     @property
     def total(self) -> Numeric:
         """Dense and routed. [-]"""
         return self.dense + self.routed
 
+    def share(self, dense_ranks: Numeric, routed_ranks: Numeric) -> Numeric:
+        """Parameters left on one rank when each kind is split over that many. [-]"""
+        return self.dense / dense_ranks + self.routed / routed_ranks
+
+
+@dataclass(frozen=True)
+class Sharding:
+    """Which parts of the training state are split over the replicas."""
+
+    weights: bool
+    gradients: bool
+    optimizer: bool
+    inside_node: bool = False
+
+    @property
+    def per_micro_batch(self) -> bool:
+        """Whether gradients are reduced after every micro-batch instead of once per step."""
+        return self.gradients
+
+
+SHARDINGS = {
+    "ddp": Sharding(False, False, False),
+    "zero1": Sharding(False, False, True),
+    "zero2": Sharding(False, True, True),
+    "fsdp": Sharding(True, True, True),
+    "hsdp": Sharding(True, True, True, inside_node=True),
+}
+"""Shardings by name; ``hsdp`` shards inside an NVLink domain and replicates across."""
+
+
+@dataclass(frozen=True)
+class Replicas:
+    """Ranks over which each kind of parameter is split, and how often the split is replicated. [-]"""
+
+    dense: Numeric
+    routed: Numeric
+
 
 def layer_params(layer: Layer, hidden: int, mesh: Mesh) -> RankParams:
     """Parameters of one layer on one rank: matrices split over tp, norms and router whole, experts over ep x etp."""
-    matrices = layer.attention.matrix_params(hidden)
-    whole = layer.dense_params(hidden) - matrices
-    return RankParams(matrices / mesh.tp + whole, layer.routed_params(hidden) / (mesh.ep * mesh.etp))
+    dense = layer.split_params(hidden) / mesh.tp + layer.whole_params(hidden)
+    return RankParams(dense, layer.routed_params(hidden) / (mesh.ep * mesh.etp))
 
 
-def stage_params(model: Model, stage: Stage, mesh: Mesh) -> RankParams:
-    """Parameters of one stage on one rank; embedding and head are split over the vocabulary."""
-    dense: Numeric = 0.0
-    routed: Numeric = 0.0
+def embedding_params(model: Model, mesh: Mesh, sequence_length: int) -> RankParams:
+    """Parameters of the input embedding and the position table on one rank. [-]"""
+    return RankParams(model.embedding_params / mesh.tp + model.position_params(sequence_length))
+
+
+def head_params(model: Model, mesh: Mesh, own_embedding: bool) -> RankParams:
+    """Parameters of final norm and LM head on one rank; a tied head elsewhere keeps a copy of the embedding. [-]"""
+    head = model.embedding_params if model.tied_embeddings and not own_embedding else model.head_params
+    return RankParams(head / mesh.tp + model.hidden)
+
+
+def mtp_params(model: Model, mesh: Mesh) -> RankParams:
+    """Parameters of one MTP module on one rank: a layer, the projection and three norms. [-]"""
+    extra = 2 * model.hidden**2 + 3 * model.hidden
+    return layer_params(model.layers[-1], model.hidden, mesh) + RankParams(float(extra))
+
+
+def stage_params(model: Model, stage: Stage, mesh: Mesh, sequence_length: int) -> RankParams:
+    """Parameters of one stage on one rank."""
+    params = RankParams()
     for index in stage.layers:
-        params = layer_params(model.layers[index], model.hidden, mesh)
-        dense, routed = dense + params.dense, routed + params.routed
+        params = params + layer_params(model.layers[index], model.hidden, mesh)
     if stage.embedding:
-        dense = dense + model.embedding_params / mesh.tp
+        params = params + embedding_params(model, mesh, sequence_length)
     if stage.loss:
-        head = model.head_params
-        if model.tied_embeddings and not stage.embedding:
-            head = model.embedding_params  # the last stage keeps a copy of the tied embedding
-        dense = dense + head / mesh.tp + model.hidden
-    return RankParams(dense, routed)
+        params = params + head_params(model, mesh, stage.embedding)
+    for _ in range(stage.mtp):
+        params = params + mtp_params(model, mesh)
+    if stage.mtp and not stage.embedding:
+        params = params + RankParams(model.embedding_params / mesh.tp)  # MTP looks its tokens up again
+    return params
+
+
+@dataclass(frozen=True)
+class StateTypes:
+    """Bytes of one value of each kind of state. [B]
+
+    ``main``: FP32 main weights beside low-precision ones; 0 where the weights are their own main weights. ``copies``:
+    cast copies of the weights (FP8). ``compute``: what a gather of sharded weights brings back.
+    """
+
+    param: float
+    grad: float
+    moment: float
+    main: float
+    copies: float = 0.0
+    compute: float = 2.0
 
 
 @dataclass(frozen=True)
@@ -57,42 +140,25 @@ class StateBytes:
     optimizer: Numeric
 
 
-@dataclass(frozen=True)
-class StateTypes:
-    """Bytes of one value of each kind of state: weights, gradients, FP32 main weights, each of two Adam moments."""
-
-    param: int
-    grad: int
-    moment: int
-
-    @property
-    def main(self) -> int:
-        """FP32 main weights beside low-precision weights; FP32 weights are their own main weights. [B]"""
-        return 4 if self.param < 4 else 0
+def state_bytes(params: RankParams, replicas: Replicas, types: StateTypes, sharding: Sharding) -> StateBytes:
+    """Bytes of weights, gradients and optimizer state that stay on one rank."""
+    whole, shard = params.total, params.share(replicas.dense, replicas.routed)
+    return StateBytes(
+        types.param * (shard if sharding.weights else whole) + types.copies * (shard if sharding.weights else whole),
+        types.grad * (shard if sharding.gradients else whole),
+        (types.main + 2 * types.moment) * (shard if sharding.optimizer else whole),
+    )
 
 
-def state_bytes(params: RankParams, mesh: Mesh, types: StateTypes, sharded_optimizer: bool) -> StateBytes:
-    """Bytes of weights, gradient buffer and optimizer state.
-
-    A distributed optimizer (ZeRO-1) shards main weights and moments over the replicas of each parameter: dense ones
-    over ``dp x cp``, experts over ``edp``.
-    """
-    per_param = types.main + 2 * types.moment
-    shard = owned_params(params, mesh) if sharded_optimizer else params.total
-    return StateBytes(types.param * params.total, types.grad * params.total, per_param * shard)
-
-
-def owned_params(params: RankParams, mesh: Mesh) -> Numeric:
-    """Parameters that one rank updates under a distributed optimizer. [-]"""
-    return params.dense / mesh.size("dp-cp") + params.routed / mesh.edp
-
-
-def update_bytes(params: RankParams, mesh: Mesh, types: StateTypes, sharded_optimizer: bool) -> Numeric:
+def update_bytes(params: RankParams, replicas: Replicas, types: StateTypes, sharding: Sharding) -> Numeric:
     """HBM traffic of the optimizer step. [B]
 
-    Clear the gradient buffer; read the owned gradients for the norm and again for the update; read and write main
-    weights and both moments; write the weights.
+    Clear the gradients; read the owned gradients for the norm and again for the update; read and write main weights
+    (the weights themselves where there are none) and both moments; write the weights and their cast copies.
     """
-    owned = owned_params(params, mesh) if sharded_optimizer else params.total
-    update = 2 * types.grad + 2 * (types.main + 2 * types.moment) + types.param
-    return types.grad * params.total + update * owned
+    whole, shard = params.total, params.share(replicas.dense, replicas.routed)
+    owned = shard if sharding.optimizer else whole
+    main = types.main or types.param
+    update = 2 * types.grad + 2 * (main + 2 * types.moment) + types.param
+    cast = (2 + types.copies) * (types.copies > 0) * (shard if sharding.weights else whole)
+    return types.grad * (shard if sharding.gradients else whole) + update * owned + cast

@@ -14,7 +14,7 @@ Layout = str | tuple[int, ...]
 class Strategy:
     """Parallel degrees, schedule and methods of one training run.
 
-    Degrees (``tp cp ep etp micro_batch``) may be arrays: then the strategy stands for a batch of runs that share the
+    Degrees (``tp cp ep etp micro_batch rank_imbalance``) may be arrays: then the strategy stands for a batch of runs that share the
     pipeline shape and the methods. The defaults are the neutral setting of each method; a scenario takes what it
     leaves out from its software spec.
     """
@@ -29,20 +29,27 @@ class Strategy:
     sequence_parallel: bool = False
     schedule: str = "none"
     layout: Layout = "even"
+    cp_kind: str = "ring"
     transport: str = "nccl-alltoall"
     dp_sharding: str = "ddp"
+    reshard_after_forward: bool = True
     recompute: tuple[str, ...] = ()
     precision: str = "bf16"
+    fp8_params: bool = False
     param_dtype: str = "bf16"
+    main_param_dtype: str = "fp32"
     grad_dtype: str = "fp32"
     optimizer_state_dtype: str = "fp32"
     overlap_grad_reduce: bool = False
     overlap_param_gather: bool = False
     overlap_tp: bool = False
     overlap_ep: bool = False
+    overlap_shared_expert: bool = False
     overlap_p2p: bool = False
     cuda_graph: str = "none"
     routing: str = "balanced"
+    rank_imbalance: Numeric = 1.0
+    capacity_factor: float | None = None
 
     def replace(self, **changes: Any) -> "Strategy":
         """Return a copy with some fields changed."""
@@ -54,7 +61,7 @@ class Strategy:
         return np.broadcast_shapes(*(np.shape(getattr(self, name)) for name in DEGREES))
 
 
-DEGREES = ("tp", "cp", "ep", "etp", "micro_batch")
+DEGREES = ("tp", "cp", "ep", "etp", "micro_batch", "rank_imbalance")
 """Fields that may be arrays inside one batch."""
 
 FIELDS = tuple(field.name for field in fields(Strategy))

@@ -32,14 +32,14 @@ COLLECTIVES = ("all-gather", "reduce-scatter", "all-reduce", "all-to-all", "send
 
 
 def collective_time(collective: str, size: Numeric, group: Group, links: Links) -> Numeric:
-    """Time of the fastest algorithm that serves the collective; a group of one costs nothing. [s]"""
+    """Time of the fastest algorithm that serves the collective; no ranks to talk to, or nothing to say, costs nothing. [s]"""
     times = [
         entry.item.time(size, group, links) for entry in algorithms.entries() if entry.item.collective == collective
     ]
     fastest = times[0]
     for other in times[1:]:
         fastest = np.minimum(fastest, other)
-    return np.where(group.size > 1, fastest, 0.0)
+    return np.where((group.size > 1) & (np.asarray(size) > 0), fastest, 0.0)
 
 
 def chosen_algorithm(collective: str, size: float, group: Group, links: Links) -> str:

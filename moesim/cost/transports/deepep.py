@@ -5,7 +5,7 @@ import numpy as np
 from moesim.base.numeric import Numeric
 from moesim.cost.machine import Group, Machine
 from moesim.cost.transports import distinct_groups, transports
-from moesim.workload.experts import LayoutPasses
+from moesim.workload.setting import LayoutPasses
 from moesim.workload.ops import ExpertLeg
 
 
@@ -27,7 +27,7 @@ class DeepEp:
         """Time of one leg. [s]"""
         constants = machine.transports["deepep"]
         sms, norm, name = constants["num_sms"], constants["norm"], leg.direction
-        payload = leg.tokens * leg.row_bytes
+        payload = leg.busy_tokens * leg.row_bytes
         gpus = distinct_groups(group.size, leg.top_k, leg.num_experts)
         nodes = distinct_groups(group.nodes, leg.top_k, leg.num_experts)
         remote = 1 - 1 / group.per_node
@@ -37,7 +37,7 @@ class DeepEp:
         start: Numeric = (
             constants[f"inter_{name}_base"]
             + constants[f"inter_{name}_per_node"] * group.nodes
-            + constants[f"inter_{name}_per_sqrt_token"] * np.sqrt(leg.tokens)
+            + constants[f"inter_{name}_per_sqrt_token"] * np.sqrt(leg.busy_tokens)
         )
         rdma = payload * nodes * (1 - 1 / group.nodes) / constants[f"inter_{name}_rdma_bandwidth"]
         handled = copies / (sms * constants[f"inter_{name}_sm_bandwidth"])
@@ -45,8 +45,8 @@ class DeepEp:
         across = start + (rdma**norm + handled**norm + nvlink**norm) ** (1 / norm)
 
         header = constants["intra_dispatch_token_bytes"] if name == "dispatch" else 0.0
-        copied = copies + leg.tokens * gpus * header
-        start = constants[f"intra_{name}_base"] + constants[f"intra_{name}_per_token"] * leg.tokens / sms
+        copied = copies + leg.busy_tokens * gpus * header
+        start = constants[f"intra_{name}_base"] + constants[f"intra_{name}_per_token"] * leg.busy_tokens / sms
         handled = copied / (sms * constants[f"intra_{name}_sm_bandwidth"])
         nvlink = copied * remote / nvlink_bandwidth
         inside = start + (handled**norm + nvlink**norm) ** (1 / norm)

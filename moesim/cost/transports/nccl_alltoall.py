@@ -6,7 +6,7 @@ from moesim.base.numeric import Numeric
 from moesim.cost.collectives import collective_time
 from moesim.cost.machine import Group, Machine
 from moesim.cost.transports import transports
-from moesim.workload.experts import LayoutPasses
+from moesim.workload.setting import LayoutPasses
 from moesim.workload.ops import ExpertLeg
 
 
@@ -17,7 +17,7 @@ class NcclAllToAll:
 
     def leg_time(self, leg: ExpertLeg, group: Group, machine: Machine) -> Numeric:
         """Pairwise all-to-all of ``tokens x top_k`` rows. [s]"""
-        size = leg.tokens * leg.top_k * leg.row_bytes
+        size = leg.busy_tokens * leg.top_k * leg.row_bytes
         return collective_time("all-to-all", size, group, machine.links)
 
     def passes(self, leg: ExpertLeg, group: Group) -> LayoutPasses:

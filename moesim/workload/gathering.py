@@ -1,0 +1,44 @@
+"""Weights that are split over the replicas: gathered before a block runs, gradients reduced right after it."""
+
+from dataclasses import replace
+
+from moesim.base.numeric import Numeric
+from moesim.workload.ops import Block, Message, Op
+from moesim.workload.sharding import RankParams, Sharding, StateTypes
+
+
+def sharded_block(block: Block, params: RankParams, types: StateTypes, sharding: Sharding, reshard: bool) -> Block:
+    """Add the messages that a sharding needs around a block, per micro-batch.
+
+    Split weights are gathered one block ahead of the forward, and again ahead of the backward unless they stay whole
+    (``reshard`` false). Split gradients are reduced as soon as the block's backward is done; nothing waits for that
+    before the end of the chunk.
+    """
+    forward, backward, recompute = block.forward, block.backward, block.recompute
+    if sharding.weights:
+        forward = _gathers("weights", params, types.compute) + forward
+    if sharding.weights and reshard:
+        again = _gathers("weights-again", params, types.compute)
+        if recompute:
+            recompute = again + recompute
+        else:
+            backward = again + backward
+    if sharding.gradients:
+        backward = backward + _reductions(params, types.grad)
+    return replace(block, forward=forward, backward=backward, recompute=recompute)
+
+
+def _gathers(name: str, params: RankParams, value_bytes: float) -> tuple[Op, ...]:
+    def gather(kind: str, count: Numeric) -> Op:
+        work = Message("all-gather", f"{kind}-shard", value_bytes * count)
+        return Op(f"{name}-{kind}", "dp", work, kernels=2, prefetch=True)
+
+    return (gather("dense", params.dense), gather("routed", params.routed))
+
+
+def _reductions(params: RankParams, value_bytes: float) -> tuple[Op, ...]:
+    def reduce(kind: str, count: Numeric) -> Op:
+        work = Message("reduce-scatter", f"{kind}-shard", value_bytes * count)
+        return Op(f"gradients-{kind}", "dp", work, kernels=2, detached=True)
+
+    return (reduce("dense", params.dense), reduce("routed", params.routed))

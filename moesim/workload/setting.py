@@ -1,0 +1,89 @@
+"""How a layer is run on one rank: tokens, parallel degrees, and the methods that change its operations."""
+
+from dataclasses import dataclass
+
+from moesim.base.numeric import Numeric
+from moesim.workload.mesh import Mesh
+from moesim.workload.precision import Recipe
+
+
+@dataclass(frozen=True)
+class Fusion:
+    """What the software fuses.
+
+    Attributes
+    ----------
+    cross_entropy
+        One kernel pair for the loss; no FP32 softmax is kept.
+    compiled
+        A compiler joins chains of memory-bound kernels: norm, residual, activation and rotary embedding are each
+        one pass, and the rotated query and key are not kept beside the QKV output.
+    """
+
+    cross_entropy: bool = False
+    compiled: bool = False
+
+
+@dataclass(frozen=True)
+class LayoutPasses:
+    """HBM passes that an expert transport makes around its legs, in token copies.
+
+    One copy reads or writes ``local_tokens x hidden`` values. ``before_dispatch`` and ``after_dispatch`` bring rows
+    into wire order and into expert order; the combine side reverses them. ``host_syncs`` counts the times per dispatch
+    that the host waits for the row counts.
+    """
+
+    before_dispatch: Numeric = 0.0
+    after_dispatch: Numeric = 0.0
+    before_combine: Numeric = 0.0
+    after_combine: Numeric = 0.0
+    host_syncs: int = 0
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One micro-batch on one rank.
+
+    Attributes
+    ----------
+    sequences
+        Sequences in the micro-batch, b. [-]
+    sequence_length
+        Tokens of a sequence, s. [-]
+    mesh
+        Parallel degrees.
+    recipe
+        Precision of the GEMMs.
+    sequence_parallel
+        Activations between tensor-parallel regions are split over the sequence.
+    cp_kind
+        ``ring``: keys and values travel around the context-parallel group; ``ulysses``: heads are exchanged.
+    overlap_tp, overlap_shared_expert
+        Tensor-parallel messages run beside their GEMM; shared experts run beside the expert exchange.
+    routed_load
+        Rows of the hottest rank over the mean, and over the capacity's padding: what the slowest rank executes. [-]
+    passes, fusion
+        Layout passes of the expert transport; what the software fuses.
+    """
+
+    sequences: Numeric
+    sequence_length: int
+    mesh: Mesh
+    recipe: Recipe
+    sequence_parallel: bool = True
+    cp_kind: str = "ring"
+    overlap_tp: bool = False
+    overlap_shared_expert: bool = False
+    routed_load: Numeric = 1.0
+    passes: LayoutPasses = LayoutPasses()
+    fusion: Fusion = Fusion()
+
+    @property
+    def tokens(self) -> Numeric:
+        """Tokens that one tensor-parallel group works on, b s / cp. [-]"""
+        return self.sequences * self.sequence_length / self.mesh.cp
+
+    @property
+    def local_tokens(self) -> Numeric:
+        """Tokens held by one rank between tensor-parallel regions. [-]"""
+        return self.tokens / self.mesh.tp if self.sequence_parallel else self.tokens
