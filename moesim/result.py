@@ -35,7 +35,7 @@ GRADES = ("measured", "calibrated", "datasheet", "assumed")
 class MemoryEstimate:
     """Peak memory by class on each pipeline rank. [B]
 
-    ``peak_phase`` is the phase of the step (loss, backward, optimizer) that the peak falls into. ``peak_bytes`` must fit: tensors (``allocated``), the allocator's slack (``reserved``), CUDA context, NCCL.
+    ``peak_phase`` is the phase of the step (forward, loss, backward, optimizer) that the peak falls into. ``peak_bytes`` must fit: tensors (``allocated``), the allocator's slack (``reserved``), CUDA context, NCCL.
     """
 
     peak_bytes: float

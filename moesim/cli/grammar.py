@@ -107,8 +107,8 @@ def deliver(plain: Any, shown: Any, as_json: bool, output: Path | None) -> None:
     from rich.console import Console
 
     if output is None:
-        Console(highlight=False, soft_wrap=False, width=None if sys.stdout.isatty() else 120).print(shown)
+        Console(highlight=False, soft_wrap=False, width=None if sys.stdout.isatty() else 140).print(shown)
         return
     page = io.StringIO()
-    Console(file=page, width=120, highlight=False).print(shown)
+    Console(file=page, width=140, highlight=False).print(shown)
     write_atomically(output, page.getvalue())

@@ -10,6 +10,7 @@ import typer
 from typer.exceptions import TyperException
 
 import moesim.cli.estimate as estimate
+import moesim.cli.explain as explain
 import moesim.cli.specs as specs
 from moesim.base.errors import SpecError
 
@@ -22,6 +23,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command("estimate", help=estimate.HELP)(estimate.command)
+app.command("explain", help=explain.HELP)(explain.command)
 app.command("specs", help=specs.HELP)(specs.command)
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from moesim.base.errors import SpecError, did_you_mean
+from moesim.base.files import write_atomically
 from moesim.base.registry import Registry
 from moesim.cli import grammar
 from moesim.spec import library
@@ -33,12 +35,19 @@ def command(
     kind: Annotated[str | None, typer.Argument(metavar="[KIND]", help="gpus, models, schedules, ...")] = None,
     name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="Show this one.")] = None,
     check: Annotated[bool, typer.Option("--check", help="Check every spec, scenario and source.")] = False,
+    config: Annotated[
+        Path | None,
+        typer.Option("--from", metavar="CONFIG", help="Turn a Hugging Face config.json into a model; with models."),
+    ] = None,
     as_json: grammar.JsonOption = False,
     output: grammar.OutputOption = None,
 ) -> None:
     """Run the verb."""
     if check:
         _check()
+        return
+    if config is not None:
+        _convert(kind, name, config, as_json, output)
         return
     if kind is None:
         listing = {word: _names(word) for word in kinds()}
@@ -78,6 +87,23 @@ def _check() -> None:
     typer.echo("all sound: " + ", ".join(f"{count} {kind}" for kind, count in counts.items()))
 
 
+def _convert(kind: str | None, name: str | None, config: Path, as_json: bool, output: Path | None) -> None:
+    from moesim.spec.huggingface import model_data, yaml_text
+
+    if kind != "models":
+        raise SpecError.single(
+            "--from", "", "makes a model of a config.json", f"write moesim specs models --from {config}"
+        )
+    called = name or (output.stem if output is not None else None)
+    data = model_data(config, called)
+    if as_json or (output is not None and output.suffix == ".json"):
+        grammar.deliver(data, None, True, output)
+    elif output is not None:
+        write_atomically(output, yaml_text(data))
+    else:
+        typer.echo(yaml_text(data), nl=False)
+
+
 def _names(kind: str) -> list[str]:
     registry = registries().get(kind)
     return registry.names() if registry else library.names(kind)
@@ -93,17 +119,19 @@ def _list(kind: str) -> list[dict[str, Any]]:
 
 
 def _model(name: str) -> dict[str, Any]:
-    from moesim.problem import build_model
+    from moesim.workload.from_spec import model_from_spec
 
     spec = library.get("models", name)
-    model = build_model(spec)
+    model = model_from_spec(spec)
     return {
         "name": spec.name,
         "summary": spec.summary,
         "total_params": model.total_params,
         "active_params": model.active_params,
+        "mtp_params": model.mtp_params,
         "qk_norm_params": model.qk_norm_params,
-        "params_convention": "active counts input embedding and LM head; both leave out query and key norm gains",
+        "params_convention": "active counts input embedding and LM head; both leave out MTP modules, position tables, "
+        "and query and key norm gains",
     }
 
 

@@ -1,6 +1,6 @@
 """Peak memory of every pipeline rank: the largest phase of the step, and what the runtime holds beside tensors.
 
-Phases: ``loss`` (all activations and the logits), ``backward`` (activations, and the layer that runs), ``optimizer``
+Phases: ``forward`` (all activations; ``loss`` where the logits come on top), ``backward`` (activations, and the layer that runs), ``optimizer``
 (training state, and the copies that the update makes). Training state is there all the time. A saving of activations
 below another phase's floor therefore shows none.
 """
@@ -23,8 +23,7 @@ STATE = ("weights", "gradients", "optimizer")
 TRANSIENT = ("activations", "logits", "workspace", "unsharded", "update")
 TENSORS = (*STATE, *TRANSIENT, "transport")
 CLASSES = (*TENSORS, "slack", "context", "nccl")
-LOGITS = ("logits", "softmax")
-PHASES = ("loss", "backward", "optimizer")
+LOGITS = ("logits",)
 
 Classes = Mapping[str, Numeric]
 
@@ -90,8 +89,9 @@ def rank_memory(plan: Plan, blocks: Blocks) -> tuple[RankMemory, ...]:
         base = fixed | {"weights": state.weights, "gradients": state.gradients, "optimizer": state.optimizer}
         activations, logits = _at_peak(held, [kept[stage] for stage in stages], plan.shape)
         one = kept[stages[-1]][1]  # the micro-batch in its backward has given its logits back
+        ends = any(stage.loss for stage, owner in zip(plan.stages, ranks, strict=True) if owner == rank)
         phases = {
-            "loss": _phase(plan, base, activations=activations, logits=logits, unsharded=unsharded),
+            "loss" if ends else "forward": _phase(plan, base, activations=activations, logits=logits, unsharded=unsharded),
             "backward": _phase(
                 plan, base, activations=activations, logits=logits - one, workspace=workspace, unsharded=unsharded
             ),

@@ -66,15 +66,16 @@ def check() -> list[Issue]:
 
 
 def _check_file(kind: str, name: str, known: dict[str, Source], taken: dict[str, str], problems: Collector) -> None:
-    file = library.file(kind, name)
     try:
-        spec = library.read(kind, file)
+        spec = library.get(kind, name)
+        file = library.file(kind, name)
         document = read_document(file)
     except SpecError as error:
-        problems.extend(error.issues)
+        problems.extend(issue for issue in error.issues if issue not in problems.issues)
         return
+    is_profile = file.stem != name  # its sources were looked at in the software that it belongs to
     for path, key in _source_keys(document.data, ()):
-        if key not in known:
+        if key not in known and not is_profile:
             problems.add(document.where(path), dotted(path), f"no source '{key}'", did_you_mean(key, known))
     for alias in (name, *spec.aliases):
         if alias in taken:
@@ -96,6 +97,8 @@ def _check_refused(kind: str, taken: dict[str, str], problems: Collector) -> Non
         reasons = refused(library.root()).of(kind)
     except SpecError as error:
         problems.extend(issue for issue in error.issues if issue not in problems.issues)
+        return
+    if not reasons:
         return
     document = read_document(file)
     answered = {alias.lower(): name for alias, name in taken.items()}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
 from moesim.spec.provenance import Bandwidth, Bytes, Flop, FlopRate, Number, Seconds, SpecModel, Watts
 from moesim.spec.validation import Count, NamedSpec
@@ -30,6 +30,16 @@ class KernelConstants(SpecModel):
     attention_backward_rate: Number
     memory_efficiency: Number
     memory_fixed: Seconds
+    grouped_gemm_efficiency: Number = Field(description="Rate of a grouped GEMM over the dense one. [-]")
+    grouped_gemm_small_efficiency: Number = Field(description="The same up to 128 rows a group. [-]")
+    grouped_gemm_large_efficiency: Number = Field(description="The same from 32,768 rows a group on. [-]")
+    fp8_efficiency: Number | None = Field(None, description="gemm_efficiency for one FP8 scale a tensor. [-]")
+    fp8_rowwise_efficiency: Number | None = Field(None, description="For FP8 scales by row and column. [-]")
+    fp8_blockwise_efficiency: Number | None = Field(None, description="For FP8 scales of 1x128 and 128x128. [-]")
+    mxfp8_efficiency: Number | None = Field(None, description="For MXFP8, one scale a 32 values. [-]")
+    mxfp8_wgrad_rate: Number | None = Field(None, description="Weight-gradient GEMM in MXFP8 over its forward. [-]")
+    fp4_efficiency: Number | None = Field(None, description="For NVFP4. [-]")
+    quantize_efficiency: Number | None = Field(None, description="Rate of a cast over that of a plain copy. [-]")
 
 
 class GpuSpec(NamedSpec):
@@ -52,11 +62,15 @@ class GpuSpec(NamedSpec):
             raise ValueError("peak_flop_rate has no bf16; MFU is reported against it")
         return self
 
+    def supports(self, number_format: str) -> bool:
+        """Return whether the tensor cores know a number format: ``bf16``, ``fp16``, ``fp8``, ``fp4``."""
+        return number_format in self.peak_flop_rate
+
 
 class NicSpec(NamedSpec):
     """One network port."""
 
-    protocol: Literal["infiniband", "roce", "efa"]
+    protocol: Literal["infiniband", "roce", "efa", "slingshot"]
     bandwidth: Bandwidth
     usable_share: Number
 
@@ -84,14 +98,27 @@ class NodeLinks(SpecModel):
 
 
 class NodeSpec(NamedSpec):
-    """One host with its GPUs and NICs."""
+    """One host with its GPUs and NICs.
+
+    ``nvlink_domain`` GPUs of a job reach each other over NVLink. Where a rack wires more than a job takes,
+    ``nvlink_domain_wired`` tells how many.
+    """
 
     gpu: str
     gpus_per_node: Count
     nvlink_domain: Count
+    nvlink_domain_wired: Count | None = None
     nic: str
     nics_per_node: Count
     default_fabric: str
     cpu: str | None = None
+    preferred: bool = Field(False, description="Taken where a run names the GPU and nothing else tells nodes apart.")
     links: NodeLinks
     source: str | None = None
+    note: str | None = None
+
+    @model_validator(mode="after")
+    def _domain_fits(self) -> NodeSpec:
+        if self.nvlink_domain_wired is not None and self.nvlink_domain_wired < self.nvlink_domain:
+            raise ValueError(f"nvlink_domain {self.nvlink_domain} is larger than what is wired; lower it")
+        return self

@@ -10,13 +10,14 @@ from typing import Literal, overload
 from moesim.base.errors import Issue, SpecError, did_you_mean
 from moesim.spec.fabric import FabricSpec
 from moesim.spec.hardware import GpuSpec, NicSpec, NodeSpec
+from moesim.spec.inherit import with_inherited, with_profile
 from moesim.spec.model import ModelSpec
 from moesim.spec.refused import refusal
 from moesim.spec.scenario import ScenarioSpec
 from moesim.spec.software import SoftwareSpec
 from moesim.spec.transport import TransportSpec
 from moesim.spec.validation import NamedSpec, validate
-from moesim.spec.yaml_file import display_name, read_document
+from moesim.spec.yaml_file import Document, display_name, read_document
 
 KINDS: dict[str, tuple[str, type[NamedSpec], str]] = {
     "gpus": ("hardware_specs/gpus", GpuSpec, "GPU"),
@@ -30,6 +31,9 @@ KINDS: dict[str, tuple[str, type[NamedSpec], str]] = {
     "runs": ("scenarios/runs", ScenarioSpec, "run"),
 }
 """Folder, type and word of each kind of spec."""
+
+INHERITING = frozenset({"gpus", "nics", "nodes", "fabrics", "software"})
+"""Kinds whose specs may take values from each other."""
 
 
 @dataclass(frozen=True)
@@ -50,8 +54,11 @@ def root() -> Path:
 
 
 def names(kind: str) -> list[str]:
-    """Return the names of one kind, sorted."""
-    return sorted(path.stem for path in folder(kind).glob("*.yaml"))
+    """Return the names of one kind, sorted; profiles of a software stand beside it."""
+    found = [path.stem for path in folder(kind).glob("*.yaml")]
+    if kind == "software":
+        found += [profile for stem in tuple(found) for profile in _profiles(folder(kind) / f"{stem}.yaml")]
+    return sorted(found)
 
 
 def folder(kind: str) -> Path:
@@ -61,18 +68,35 @@ def folder(kind: str) -> Path:
     return root() / KINDS[kind][0]
 
 
-def file(kind: str, name: str) -> Path:
-    """Return the file of a spec, named by its name or an alias; raises a `SpecError` for an unknown name."""
-    path = folder(kind) / f"{name}.yaml"
-    if _is_plain(name) and path.is_file():
-        return path
+def find(kind: str, name: str) -> str:
+    """Return the name that a name or an alias stands for; raises a `SpecError` for an unknown one."""
+    if _is_plain(name) and (folder(kind) / f"{name}.yaml").is_file():
+        return name
     known = {alias: other for other in names(kind) for alias in (other, *_aliases(kind, other))}
     if name in known:
-        return folder(kind) / f"{known[name]}.yaml"
+        return known[name]
     refused = refusal(root(), kind, name)
     if refused:
         raise SpecError.single("", "", refused)
     raise SpecError.single("", "", f"no {KINDS[kind][2]} '{name}'", did_you_mean(name, known))
+
+
+def file(kind: str, name: str) -> Path:
+    """Return the file that a spec stands in, named by its name or an alias; a profile stands in its software's."""
+    found = find(kind, name)
+    path = folder(kind) / f"{found}.yaml"
+    if path.is_file():
+        return path
+    return next(other for other in sorted(folder(kind).glob("*.yaml")) if found in _profiles(other))
+
+
+def document(kind: str, name: str) -> Document:
+    """Return what a spec says in full: with what it takes from other specs, and as a profile changes it."""
+    found, path = find(kind, name), file(kind, name)
+    written = _written(path, _changed(path))
+    if found != path.stem:
+        written = with_profile(written, found)
+    return with_inherited(written, lambda other: document(kind, other))
 
 
 @overload
@@ -94,30 +118,47 @@ def get(kind: Literal["scenarios", "runs"], name: str) -> ScenarioSpec: ...
 @overload
 def get(kind: str, name: str) -> NamedSpec: ...
 def get(kind: str, name: str) -> NamedSpec:
-    """Return a spec by kind and name or alias; raises a `SpecError` that suggests a name."""
-    return read(kind, file(kind, name))
+    """Return a spec by kind and name or alias; raises a `SpecError` that suggests a name.
+
+    A file is read again only when it, or one that it may take values from, has changed.
+    """
+    found = find(kind, name)
+    sources = sorted(folder(kind).glob("*.yaml")) if kind in INHERITING else [file(kind, found)]
+    return _read(kind, found, root(), tuple(_changed(path) for path in sources))
 
 
-def read(kind: str, path: Path) -> NamedSpec:
-    """Return the spec in a file; a file is read again only when it has changed."""
-    try:
-        changed = path.stat().st_mtime_ns
-    except OSError:
-        changed = 0
-    return _read(kind, path, changed)
-
-
-@lru_cache(maxsize=1024)
-def _read(kind: str, path: Path, _changed: int) -> NamedSpec:
-    document = read_document(path)
-    spec = validate(KINDS[kind][1], document)
-    if spec.name != path.stem:
-        where = document.where(("name",))
+@lru_cache(maxsize=2048)
+def _read(kind: str, name: str, _root: Path, _stamp: tuple[int, ...]) -> NamedSpec:
+    path = file(kind, name)
+    written = document(kind, name)
+    spec = validate(KINDS[kind][1], written)
+    if spec.name != name:
+        where = written.where(("name",))
         what = f"the name is '{spec.name}' but the file is '{path.name}'"
-        raise SpecError([Issue(where, "name", what, f"write 'name: {path.stem}'")])
+        raise SpecError([Issue(where, "name", what, f"write 'name: {name}'")])
     if isinstance(spec, ScenarioSpec):
-        spec.bind(document, path.parent)
+        spec.bind(written, path.parent)
     return spec
+
+
+def _changed(path: Path) -> int:
+    try:
+        return path.stat().st_mtime_ns
+    except OSError:
+        return 0
+
+
+@lru_cache(maxsize=4096)
+def _written(path: Path, _changed: int) -> Document:
+    return read_document(path)
+
+
+def _profiles(path: Path) -> tuple[str, ...]:
+    try:
+        profiles = _written(path, _changed(path)).data.get("profiles")
+    except SpecError:  # reported when the file itself is looked at
+        return ()
+    return tuple(profiles) if isinstance(profiles, dict) else ()
 
 
 def summary(kind: str) -> list[Summary]:

@@ -56,6 +56,12 @@ def scenario_from_names(model: str, cluster: str, software: str = "megatron-core
     return scenario.assume("sequence_length", "global_batch")
 
 
+def scenario_from_data(data: dict[str, Any], where: str) -> ScenarioSpec:
+    """Return the scenario in plain data, such as a row of a table; `where` names it in messages."""
+    document = Document(where, data, {}, {})
+    return validate(ScenarioSpec, document).bind(document, None)
+
+
 @dataclass(frozen=True)
 class ScenarioSpecs:
     """A scenario with everything it names, its overrides applied."""
@@ -71,8 +77,9 @@ class ScenarioSpecs:
 
     @property
     def num_gpus(self) -> int:
-        """GPUs of the cluster. [-]"""
-        return self.node.gpus_per_node * self.scenario.cluster.count
+        """GPUs that the job uses. [-]"""
+        whole = self.node.gpus_per_node * self.scenario.cluster.count
+        return self.scenario.cluster.gpus or whole
 
     def transport(self, name: str) -> TransportSpec:
         """Return the constants of an expert transport."""
@@ -108,6 +115,11 @@ def load_specs(scenario: ScenarioSpec) -> ScenarioSpecs:
         nic = find("nics", node.nic, "nic", NicSpec, "cluster.node")
         fabric_name = scenario.cluster.fabric or node.default_fabric
         fabric = find("fabrics", fabric_name, "fabric", FabricSpec, "cluster.fabric")
+        used, whole = scenario.cluster.gpus, node.gpus_per_node * scenario.cluster.count
+        if used is not None and not whole - node.gpus_per_node < used <= whole:
+            what = f"{used} GPUs do not fill {scenario.cluster.count} nodes of {node.gpus_per_node}"
+            fix = f"write {whole - node.gpus_per_node + 1} to {whole}, or leave it out"
+            problems.add(scenario.where("cluster.gpus"), "cluster.gpus", what, fix)
     problems.raise_if_any()
     return ScenarioSpecs(scenario, model, node, gpu, nic, fabric, software)  # type: ignore[arg-type]
 
@@ -130,16 +142,15 @@ def _spec(
     scenario: ScenarioSpec, kind: str, name: str, prefix: str, type_: type[Any], inner: tuple[str, ...] = ()
 ) -> Any:
     """Return a spec of the library, with the overrides of the scenario that begin with `prefix`."""
-    file = library.file(kind, name)
     changes = {
         path.removeprefix(prefix + "."): value
         for path, value in scenario.overrides.items()
         if path.startswith(prefix + ".")
     }
     if not changes:
-        return library.read(kind, file)
+        return library.get(kind, name)
     where = {path: scenario.where(f"overrides.{prefix}.{path}") for path in changes}
-    return validate(type_, apply_overrides(read_document(file), changes, where, inner))
+    return validate(type_, apply_overrides(library.document(kind, name), changes, where, inner))
 
 
 def _at(where: str, path: str, error: SpecError) -> list[Issue]:

@@ -86,7 +86,9 @@ class AttentionSpec(SpecModel):
         needed, allowed = _FIELDS_OF_KIND[self.kind]
         missing = [name for name in needed if getattr(self, name) is None]
         if missing:
-            raise ValueError(f"{self.kind} has no {', '.join(missing)}; add {' and '.join(f'{m}: ...' for m in missing)}")
+            raise ValueError(
+                f"{self.kind} has no {', '.join(missing)}; add {' and '.join(f'{m}: ...' for m in missing)}"
+            )
         of_kinds = {name for names in _FIELDS_OF_KIND.values() for group in names for name in group}
         extra = sorted(name for name in of_kinds - {*needed, *allowed} if getattr(self, name))
         if extra:

@@ -35,7 +35,7 @@ class RefusedList(SpecModel):
 def refused(root: Path) -> RefusedList:
     """Return every refused name below the folder of the specs; a file is read again only when it has changed."""
     file = root / "hardware_specs" / "refused.yaml"
-    return _read(file, file.stat().st_mtime_ns) if file.exists() else RefusedList(schema=1)
+    return _read(file, file.stat().st_mtime_ns) if file.exists() else RefusedList.model_validate({"schema": 1})
 
 
 @lru_cache(maxsize=4)

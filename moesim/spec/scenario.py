@@ -60,20 +60,27 @@ class StrategySpec(SpecModel):
     sequence_parallel: StrictBool | None = None
     schedule: StrictStr | None = None
     layout: Layout | None = None
+    cp_kind: StrictStr | None = None
     transport: StrictStr | None = None
     dp_sharding: StrictStr | None = None
+    reshard_after_forward: StrictBool | None = None
     recompute: Names | None = None
     precision: StrictStr | None = None
+    fp8_params: StrictBool | None = None
     param_dtype: StrictStr | None = None
+    main_param_dtype: StrictStr | None = None
     grad_dtype: StrictStr | None = None
     optimizer_state_dtype: StrictStr | None = None
     overlap_grad_reduce: StrictBool | None = None
     overlap_param_gather: StrictBool | None = None
     overlap_tp: StrictBool | None = None
     overlap_ep: StrictBool | None = None
+    overlap_shared_expert: StrictBool | None = None
     overlap_p2p: StrictBool | None = None
     cuda_graph: StrictStr | None = None
     routing: StrictStr | None = None
+    rank_imbalance: float | None = None
+    capacity_factor: float | None = None
 
     @property
     def given(self) -> dict[str, Any]:
@@ -86,11 +93,15 @@ STRATEGY_FIELDS: tuple[str, ...] = tuple(StrategySpec.model_fields)
 
 
 class ClusterSpec(SpecModel):
-    """How many nodes of which kind, on which fabric; the node names its usual fabric."""
+    """How many nodes of which kind, on which fabric; the node names its usual fabric.
+
+    ``gpus``: GPUs that the job uses, where it leaves some of its only node idle.
+    """
 
     node: StrictStr
     count: Count
     fabric: StrictStr | None = None
+    gpus: Count | None = None
 
 
 class MeasuredSpec(SpecModel):

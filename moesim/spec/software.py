@@ -1,5 +1,8 @@
 """Training software: what it does unless told otherwise, what it refuses, what it costs.
 
+A software has dated profiles: releases, and recipes that set its defaults otherwise. Each is a software of its own to
+those who ask for it by name.
+
 A default may depend on the strategy: ``cases`` are tried in order and the first whose ``when`` holds gives the value.
 Rules are what a framework refuses although the machine could do it; they are reported with the framework's name.
 """
@@ -8,11 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, StrictBool, field_validator, model_validator
 
 from moesim.base.errors import Violation, did_you_mean
 from moesim.base.expression import Expression
@@ -60,6 +63,90 @@ class RuntimeMemory(SpecModel):
     cuda_context: Bytes
     nccl_per_communicator: Bytes
     allocator_slack: Number
+
+
+class Told(SpecModel):
+    """Something that is not a number, with the place it comes from."""
+
+    kind: Kind
+    source: str | None = None
+    quote: str | None = None
+    note: str | None = None
+
+    @model_validator(mode="after")
+    def _has_evidence(self) -> Told:
+        if self.kind == "assumed" and not self.note:
+            raise ValueError("an assumed value needs a reason; add note: why this value")
+        if self.kind != "assumed" and not self.source:
+            raise ValueError(f"a {self.kind} value needs a source; add source: KEY of sources.yaml")
+        return self
+
+
+class Flag(Told):
+    """Yes or no."""
+
+    value: StrictBool
+
+
+class ReportedMemory(Told):
+    """Which counter of the allocator is printed as the memory of a run."""
+
+    value: Literal["allocated", "reserved", "active"]
+
+
+class GradientReduction(Told):
+    """When gradients are reduced across replicas, whether or not that is hidden."""
+
+    value: Literal["during-backward", "after-backward"]
+
+
+class GradAccumulation(Told):
+    """What happens to the gradients of a micro-batch that is not the last of its step.
+
+    ``main-grad``
+        added into one buffer of the gradient's dtype by the weight-gradient GEMM.
+    ``local``
+        kept and added, unsharded and unreduced.
+    ``reduce-each``
+        reduced to shards after each micro-batch; the shards are added.
+    """
+
+    value: Literal["main-grad", "local", "reduce-each"]
+
+
+class Placement(Told):
+    """How layers fall on pipeline stages that they do not fill evenly."""
+
+    value: Literal["count-embedding-and-loss", "first-stages-larger"]
+
+
+class LogitsDtype(Told):
+    """Dtype in which the logits are kept for the loss."""
+
+    value: Literal["bf16", "fp32"]
+
+
+class Runtime(SpecModel):
+    """What the framework does around the operations of a layer.
+
+    Launches count the kernels of forward and backward of one layer and micro-batch, with what hangs on them.
+    """
+
+    compiled: Flag = Field(description="torch.compile joins norms, activations, residuals and casts.")
+    fused_rope: Flag = Field(description="Rotary embedding in one kernel.")
+    fused_cross_entropy: Flag = Field(description="Softmax and loss in one pass, gradients in place of the logits.")
+    fused_linear_cross_entropy: Flag = Field(description="Output projection and loss in chunks; no logits are kept.")
+    logits_dtype: LogitsDtype
+    launches_per_dense_layer: Number
+    launches_per_moe_layer: Number
+    gradient_reduction: GradientReduction
+    grad_accumulation: GradAccumulation
+    main_param_remainders: Flag = Field(description="Main weights hold only the bits that the BF16 weights lack.")
+    bf16_layers: Number = Field(description="Layers at both ends that stay in BF16 under an FP8 or FP4 recipe. [-]")
+    placement: Placement
+    nvls: Flag = Field(description="Collectives may add in the NVLink switch.")
+    reported_memory: ReportedMemory
+    extra_memory: Bytes = Field(description="Held by the runtime beside context, NCCL and tensors of the model. [B]")
 
 
 class Case(SpecModel):
@@ -140,15 +227,42 @@ class Rule(SpecModel):
         return Violation(f"{software}: {self.name}", message, legal, self.source)
 
 
-class SoftwareSpec(NamedSpec):
-    """One training framework."""
+class Profile(SpecModel):
+    """What a release or a set of recipes does otherwise; each part writes only what differs from its base."""
 
+    date: str
+    base: str | None = None
+    summary: str
+    aliases: tuple[str, ...] = ()
     version: str | None = None
+    versions: tuple[str, ...] = ()
+    source: str | None = None
+    note: str | None = None
+    host: dict[str, Any] = Field(default_factory=dict)
+    memory: dict[str, Any] = Field(default_factory=dict)
+    runtime: dict[str, Any] = Field(default_factory=dict)
+    constants: dict[str, Any] = Field(default_factory=dict)
+    defaults: dict[str, Any] = Field(default_factory=dict)
+
+
+class SoftwareSpec(NamedSpec):
+    """One training framework, or one of its profiles.
+
+    ``versions`` are beginnings of the version strings that a published run may carry and that mean this profile.
+    """
+
+    date: str | None = None
+    version: str | None = None
+    versions: tuple[str, ...] = ()
+    source: str | None = None
+    note: str | None = None
     host: HostConstants
     memory: RuntimeMemory
+    runtime: Runtime
     constants: dict[str, Constant] = Field(default_factory=dict)
     defaults: dict[str, Default]
     rules: tuple[Rule, ...] = ()
+    profiles: dict[str, Profile] = Field(default_factory=dict)
 
     @field_validator("defaults")
     @classmethod
@@ -156,6 +270,9 @@ class SoftwareSpec(NamedSpec):
         for name in defaults:
             if name not in STRATEGY_FIELDS:
                 raise ValueError(f"'{name}' is not a strategy field; {did_you_mean(name, STRATEGY_FIELDS)}")
+        for name in STRATEGY_FIELDS:
+            if name not in defaults:
+                raise ValueError(f"no default for '{name}'; add {name}: {{value: ..., source: KEY, kind: datasheet}}")
         return defaults
 
     def violations(self, values: Mapping[str, Any]) -> list[Violation]:

@@ -22,8 +22,8 @@ def embedding_block(hidden: int, setting: Setting) -> Block:
 def head_block(hidden: int, vocab: int, setting: Setting, norm: bool = True) -> Block:
     """Final norm, LM head and vocabulary-parallel cross entropy.
 
-    Without fusion the loss is Megatron-Core's ``VocabParallelCrossEntropy`` pass by pass: BF16 logits, an FP32 softmax
-    that is kept. Fused, the logits are read and their gradient is written in place.
+    Without fusion the loss is Megatron-Core's ``VocabParallelCrossEntropy`` pass by pass. Fused, the logits are read
+    and their gradient is written in place.
     """
     tokens, fused = setting.tokens, setting.fusion.cross_entropy
     columns = vocab / setting.mesh.tp
@@ -51,8 +51,7 @@ def head_block(hidden: int, vocab: int, setting: Setting, norm: bool = True) -> 
     )
     saved = (
         Saved("head-input", 2 * row),
-        Saved("logits", 2 * logits),
-        Saved("softmax", 0.0 if fused else 4 * logits),
+        Saved("logits", setting.fusion.logits_bytes * logits),
     )
     return Block(forward, backward, saved)
 

@@ -112,6 +112,7 @@ def expert_block(moe: Moe, hidden: int, setting: Setting, norms: int = 1) -> Blo
         Saved("expert-up-output", 2 * rows * wide, MOE),
         down.saved("expert-activation-output", ACTIVATION),
         Saved("row-probs", 4 * rows, MOE),
+        *((Saved("expert-output", 2 * rows * hidden, MOE),) if setting.fusion.weights_in_combine else ()),
         *shared.saved,
         *((Saved("before-expert-output-norm", copy, FULL),) if extra else ()),
     )

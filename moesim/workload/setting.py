@@ -14,14 +14,21 @@ class Fusion:
     Attributes
     ----------
     cross_entropy
-        One kernel pair for the loss; no FP32 softmax is kept.
+        One kernel pair for the loss; the logits' gradient is written in place.
+    logits_bytes
+        Bytes per logit held while the loss runs: 2 fused in BF16, 2 + 4 with an FP32 softmax, 4 + 4 with FP32 logits.
     compiled
         A compiler joins chains of memory-bound kernels: norm, residual, activation and rotary embedding are each
         one pass, and the rotated query and key are not kept beside the QKV output.
+    weights_in_combine
+        Router weights multiply the experts' outputs on the way back instead of their activations, so the outputs are
+        kept for the gradient of the weights.
     """
 
     cross_entropy: bool = False
+    logits_bytes: float = 6.0
     compiled: bool = False
+    weights_in_combine: bool = False
 
 
 @dataclass(frozen=True)

@@ -68,7 +68,7 @@ def test_from_names() -> None:
 @pytest.mark.parametrize(
     ("model", "cluster", "message"),
     [
-        ("qwen3", "hgx-h100:4", "--model: no model 'qwen3'; did you mean 'qwen3-235b'?"),
+        ("qwen3", "hgx-h100:4", "--model: no model 'qwen3'; did you mean 'qwen3-8b'?"),
         ("qwen3-235b", "hgx-h10:4", "--cluster: no node 'hgx-h10'; did you mean 'hgx-h100'?"),
         ("qwen3-235b", "hgx-h100", "--cluster: 'hgx-h100' is not NODE:count; write for example 'hgx-h100:32'"),
         ("qwen3-235b", "hgx-h100:0", "--cluster: must be at least 1, not 0"),

@@ -1,0 +1,74 @@
+"""An explanation as tables."""
+
+from __future__ import annotations
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from moesim.report.estimate import gibibytes, seconds
+from moesim.result import Constant
+from moesim.studies.explain import Explanation, OpRow
+
+
+def tables(explanation: Explanation, strongest: int = 20) -> RenderableType:
+    """Operations by the time they take in the step, memory by class and phase, constants by elasticity."""
+    estimate = explanation.estimate
+    return Group(
+        Text(f"{estimate.name}: {seconds(estimate.step_time_s)}", style="bold"),
+        _ops(explanation),
+        _memory(explanation),
+        _constants(estimate.constants[:strongest]),
+    )
+
+
+def _ops(explanation: Explanation) -> Table:
+    table = Table(title=f"operations on pipeline rank {explanation.rank}, longest first", title_justify="left")
+    for name in ("where", "operation", "lane", "bound"):
+        table.add_column(name, no_wrap=True)
+    for name in ("FLOP", "HBM", "message", "time", "calls", "in the step"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for row in sorted(explanation.ops, key=lambda op: -op.seconds * op.calls):
+        if row.seconds:
+            table.add_row(row.where, row.name, row.lane, row.bound, *_numbers(row))
+    table.caption = "FLOP, bytes and time of one call; what runs side by side counts twice in the last column"
+    table.caption_justify = "left"
+    return table
+
+
+def _numbers(row: OpRow) -> tuple[str, ...]:
+    flop = f"{row.flop / 1e9:,.1f} G" if row.flop else ""
+    sizes = (f"{value / 1e6:,.1f} MB" if value else "" for value in (row.hbm_bytes, row.message_bytes))
+    return (flop, *sizes, seconds(row.seconds), f"{row.calls:,}", seconds(row.seconds * row.calls))
+
+
+def _memory(explanation: Explanation) -> Table:
+    rank = explanation.estimate.memory.peak_stage
+    phases = explanation.memory[rank]
+    table = Table(title=f"memory of stage {rank} by class and phase, GiB", title_justify="left")
+    table.add_column("class")
+    for phase in phases:
+        table.add_column(phase, justify="right")
+    for name in next(iter(phases.values())):
+        if any(classes[name] for classes in phases.values()):
+            table.add_row(name, *(gibibytes(classes[name]) for classes in phases.values()))
+    table.add_row("sum", *(gibibytes(sum(classes.values())) for classes in phases.values()), style="bold")
+    return table
+
+
+def _constants(constants: tuple[Constant, ...]) -> Table:
+    table = Table(title="constants by their elasticity on the step", title_justify="left")
+    table.add_column("constant", no_wrap=True)
+    table.add_column("value", justify="right")
+    table.add_column("elasticity", justify="right")
+    table.add_column("kind")
+    table.add_column("source")
+    for constant in constants:
+        table.add_row(
+            constant.path, f"{constant.value:.4g}", f"{constant.elasticity:+.3f}", constant.kind, constant.source
+        )
+    table.caption = "elasticity: per cent of step time for one per cent of the constant; values in SI units"
+    table.caption_justify = "left"
+    return table
+
+

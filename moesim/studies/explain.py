@@ -1,0 +1,143 @@
+"""What an estimate is made of: every operation with its price, memory by class and phase, the constants that matter."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from moesim.cost.blocks import Blocks, chunk_blocks, price_blocks
+from moesim.cost.memory import rank_memory
+from moesim.cost.plan import Plan
+from moesim.cost.stage import LANES, PricedOp
+from moesim.estimator import estimate
+from moesim.problem import Problem
+from moesim.result import Estimate
+from moesim.timeline.walk import last_rank
+from moesim.workload.model import LatentAttention, Layer
+from moesim.workload.ops import ExpertLeg, Gemm, Message, Traffic
+
+
+@dataclass(frozen=True)
+class OpRow:
+    """One operation on the rank that finishes last.
+
+    ``flop``, ``hbm_bytes``, ``message_bytes`` and ``seconds`` are per call; ``calls`` per step; ``bound`` is what
+    limits it; ``where`` the kind of layer (w: window, c: chunk of its attention) or the end of the model, and the pass.
+    """
+
+    where: str
+    name: str
+    lane: str
+    category: str
+    flop: float
+    hbm_bytes: float
+    message_bytes: float
+    seconds: float
+    host_s: float
+    calls: int
+    bound: str
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """An estimate, the operations behind it, and each rank's memory by phase and class. [B]"""
+
+    estimate: Estimate
+    rank: int
+    ops: tuple[OpRow, ...]
+    memory: tuple[dict[str, dict[str, float]], ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values in SI units, ready for JSON."""
+        return {
+            "estimate": self.estimate.to_dict(),
+            "rank": self.rank,
+            "ops": [dict(vars(row)) for row in self.ops],
+            "memory_phases": [
+                {phase: {f"{name}_bytes": value for name, value in classes.items()} for phase, classes in rank.items()}
+                for rank in self.memory
+            ],
+            "constants": [dict(vars(constant)) for constant in self.estimate.constants],
+        }
+
+
+def explain(problem: Problem) -> Explanation:
+    """Explain the estimate of a problem's own strategy."""
+    answer = estimate(problem)
+    plan = problem.plan()
+    blocks = price_blocks(plan)
+    rank = last_rank(answer.timeline.graph, answer.timeline.run)
+    memory = tuple(
+        {phase: {name: float(value) for name, value in classes.items()} for phase, classes in one.phases.items()}
+        for one in rank_memory(plan, blocks)
+    )
+    return Explanation(answer, rank, tuple(_rows(plan, blocks, rank)), memory)
+
+
+def _rows(plan: Plan, blocks: Blocks, rank: int) -> list[OpRow]:
+    owners = plan.schedule.stage_rank(plan.strategy.pp, plan.strategy.vpp)
+    uses: dict[int, int] = {}
+    for stage, owner in zip(plan.stages, owners, strict=True):
+        if owner == rank:
+            for block in chunk_blocks(plan, stage, blocks):
+                uses[id(block)] = uses.get(id(block), 0) + plan.num_micro_batches
+    rows = []
+    for name, block in blocks.items():
+        for word, ops in (("fwd", block.forward), ("bwd", block.backward)):
+            where = f"{_label(name)} {word}"
+            rows.extend(_row(plan, where, op, uses[id(block)]) for op in ops if id(block) in uses)
+    return rows
+
+
+def _label(name: tuple[Layer, bool] | str) -> str:
+    if isinstance(name, str):
+        return name
+    layer, repeated = name
+    attention = layer.attention
+    kind = "MLA " if isinstance(attention, LatentAttention) else ""
+    span = f" w{attention.window}" if attention.window else f" c{attention.chunk}" if attention.chunk else ""
+    return f"{kind}{'moe' if layer.moe else 'dense'}{span}{'' if repeated else ' kept'}"
+
+
+def _row(plan: Plan, where: str, priced: PricedOp, calls: int) -> OpRow:
+    work = priced.op.work
+    message = 0.0
+    if isinstance(work, Message):
+        message = float(work.size)
+    elif isinstance(work, ExpertLeg):
+        message = float(work.busy_tokens * work.top_k * work.row_bytes)
+    return OpRow(
+        where=where,
+        name=priced.op.name,
+        lane=LANES[priced.lane],
+        category=priced.op.category,
+        flop=float(work.flop),
+        hbm_bytes=float(work.hbm_bytes),
+        message_bytes=message,
+        seconds=float(priced.seconds),
+        host_s=float(priced.launch),
+        calls=calls,
+        bound=_bound(plan, priced),
+    )
+
+
+def _bound(plan: Plan, priced: PricedOp) -> str:
+    """What limits an operation: the larger of its two roofline times, its link, or the fixed time of a kernel."""
+    work, gpu = priced.op.work, plan.machine.gpu
+    if float(np.ravel(priced.seconds)[0]) == 0:
+        return "nothing"
+    if isinstance(work, Message | ExpertLeg):
+        axis = work.axis if isinstance(work, Message) else "ep"
+        return "nic" if plan.machine.group(plan.mesh, axis).nodes > 1 else "nvlink"
+    memory = work.hbm_bytes / gpu.memory_bandwidth
+    if isinstance(work, Traffic):
+        return "hbm" if memory * 2 > priced.seconds else "kernel start"
+    rate = gpu.rates[work.rate] if isinstance(work, Gemm) else gpu.rates["bf16"]
+    compute = work.flop / rate
+    if max(compute, memory) * 5 < priced.seconds:
+        return "kernel start"
+    return "tensor-cores" if compute > memory else "hbm"
+
+

@@ -1,0 +1,208 @@
+"""Rows of a table of published runs as scenarios.
+
+The columns are those of ``docs/run_table.md``. A row that cannot be expressed is refused with its reason; what it leaves
+blank takes the default of its software and is listed under ``assumed``.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from moesim.base.errors import SpecError
+from moesim.problem import Problem, resolve
+from moesim.spec import library
+from moesim.spec.hardware import NodeSpec
+from moesim.spec.load import scenario_from_data
+from moesim.workload.stages import COUNT_ENDS
+
+Row = Mapping[str, str]
+
+NOT_MODELLED = {
+    "schedule": {"zb-1p": "zero-bubble schedules", "zb-2p": "zero-bubble schedules", "zb-v": "zero-bubble schedules"}
+    | {"dualpipe": "bidirectional schedules"},
+    "task": {"lora": "LoRA", "qlora": "LoRA"},
+    "offload": {"optimizer": "optimizer offload", "activation": "activation offload"},
+}
+"""Values that no formula stands behind yet, by column: the row is refused with these words."""
+
+REQUIRED = ("run_id", "model", "gpu", "num_gpus", "seq_len", "global_batch")
+COUNTS = {"tp": "tp", "pp": "pp", "vpp": "vpp", "cp": "cp", "ep": "ep", "etp": "etp", "micro_batch": "micro_batch"}
+NAMES = {
+    "transport": "transport",
+    "dp_sharding": "dp_sharding",
+    "grad_dtype": "grad_dtype",
+    "optimizer_state_dtype": "optimizer_state_dtype",
+    "routing": "routing",
+}
+FLAGS = ("sequence_parallel", "overlap_grad_reduce", "overlap_param_gather", "overlap_tp", "overlap_ep", "overlap_p2p")
+ASSUMED_PRECISION = {"": "bf16", "fp8": "fp8-current"}
+"""Precisions that a table leaves open: not printed, and FP8 of unknown kind."""
+
+
+@dataclass(frozen=True)
+class Refused:
+    """A row that cannot be expressed: the rule that refuses it, and the reason in words."""
+
+    run_id: str
+    rule: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Run:
+    """A published run: the problem it poses and what was measured. Times in s, memory in B, rates per GPU."""
+
+    run_id: str
+    row: Row
+    problem: Problem
+    assumed: tuple[str, ...]
+    step_time_s: float | None
+    peak_bytes: float | None
+
+
+def read_runs(path: Path) -> Iterator[Run | Refused]:
+    """Every row of a CSV file, as a run or with the reason why not."""
+    with path.open(newline="", encoding="utf-8") as file:
+        reader = csv.DictReader(file)
+        missing = sorted(set(REQUIRED) - set(reader.fieldnames or ()))
+        if missing:
+            raise SpecError.single(f"{path}:1", "", f"columns {', '.join(missing)} are missing", "see docs/run_table.md")
+        for row in reader:
+            yield run_of({name: (value or "").strip() for name, value in row.items() if name})
+
+
+def run_of(row: Row) -> Run | Refused:
+    """One row, as a run or with the reason why not."""
+    run_id = row["run_id"]
+    refused = _not_modelled(row)
+    if refused:
+        return Refused(run_id, "not-modelled-yet", refused)
+    try:
+        data, assumed = _scenario(row)
+        problem = resolve(scenario_from_data(data, run_id))
+    except SpecError as error:
+        return Refused(run_id, _rule(str(error.issues[0].what)), "; ".join(issue.what for issue in error.issues))
+    problem, placed = _placed(problem)
+    broken = problem.check()
+    if broken:
+        return Refused(run_id, broken[0].violation.rule, "; ".join(one.violation.message for one in broken))
+    return Run(
+        run_id,
+        row,
+        problem,
+        (*problem.assumed, *assumed, *placed),
+        _number(row.get("step_time_s", "")),
+        None if (gib := _number(row.get("peak_mem_gib", ""))) is None else gib * 2**30,
+    )
+
+
+def _not_modelled(row: Row) -> str | None:
+    for column, values in NOT_MODELLED.items():
+        if row.get(column, "") in values:
+            return f"{values[row[column]]} ({column} {row[column]})"
+    if row.get("cuda_graph", "") not in ("", "none"):
+        return f"CUDA graphs (cuda_graph {row['cuda_graph']})"
+    if row.get("notes", "").startswith("unsupported:"):
+        return row["notes"].split(";")[0]
+    return None
+
+
+def _rule(what: str) -> str:
+    known = (("no model", "unknown-model"), ("cannot be expressed", "refused-by-name"), ("no GPU", "unknown-gpu"))
+    return next((rule for words, rule in known if words in what), "invalid-row")
+
+
+def _scenario(row: Row) -> tuple[dict[str, Any], list[str]]:
+    """Scenario data of a row, and the fields that the row leaves open."""
+    assumed = []
+    strategy: dict[str, Any] = {name: int(row[column]) for column, name in COUNTS.items() if row.get(column)}
+    strategy |= {name: row[column] for column, name in NAMES.items() if row.get(column)}
+    strategy |= {name: row[name] == "1" for name in FLAGS if row.get(name)}
+    if row.get("schedule"):
+        strategy["schedule"] = row["schedule"]
+    if row.get("recompute"):
+        strategy["recompute"] = [part for part in row["recompute"].split(";") if part != "none"]
+    precision = row.get("precision", "")
+    strategy["precision"] = ASSUMED_PRECISION.get(precision, precision)
+    if precision in ASSUMED_PRECISION:
+        assumed.append("strategy.precision")
+    if row.get("param_dtype") == "fp8":
+        strategy["fp8_params"] = True
+    elif row.get("param_dtype"):
+        strategy["param_dtype"] = row["param_dtype"]
+    if strategy.get("routing") == "capacity":
+        strategy["capacity_factor"] = float(row.get("capacity_factor") or 1.0)
+        if not row.get("capacity_factor"):
+            assumed.append("strategy.capacity_factor")
+    if strategy.get("tp", 1) == 1:
+        strategy.pop("sequence_parallel", None)
+    notes = row.get("notes", "")
+    if layout := re.search(r"(?:pp_)?layout=([EtmL|()*\d]+)", notes):
+        strategy["layout"] = layout[1]
+    if "shared_expert_overlap=1" in notes:
+        strategy["overlap_shared_expert"] = True
+    node, count, used, open_fields = _cluster(row)
+    cluster = {"node": node, "count": count} | ({"gpus": used} if used else {})
+    data = {
+        "schema": 1,
+        "name": row["run_id"],
+        "model": row["model"],
+        "cluster": cluster,
+        "software": row.get("stack") or "megatron-core",
+        "sequence_length": int(row["seq_len"]),
+        "global_batch": int(float(row["global_batch"])),
+        "strategy": strategy,
+    }
+    return data, assumed + open_fields
+
+
+def _cluster(row: Row) -> tuple[str, int, int | None, list[str]]:
+    """Node kind of a row, how many of them, and the GPUs used where that is less."""
+    gpu = library.get("gpus", row["gpu"]).name
+    num_gpus = int(row["num_gpus"])
+    nodes = [library.get("nodes", name) for name in library.names("nodes")]
+    fitting = [node for node in nodes if library.get("gpus", node.gpu).name == gpu]
+    if not fitting:
+        raise SpecError.single("", "gpu", f"no node holds {gpu}")
+    best = max(fitting, key=lambda node: _agreement(node, row))
+    count = -(-num_gpus // best.gpus_per_node)
+    used = num_gpus if num_gpus % best.gpus_per_node else None
+    crossing = count > 1 and best.nvlink_domain < num_gpus
+    open_fields = ["cluster.nic"] if crossing and not row.get("nic_gbps_per_gpu") else []
+    return best.name, count, used, open_fields
+
+
+def _agreement(node: NodeSpec, row: Row) -> tuple[int, ...]:
+    """How well a node agrees with what a row says: GPUs a node, NIC speed, network; then the plainest."""
+    nic = library.get("nics", node.nic)
+    per_gpu = nic.bandwidth.value * node.nics_per_node / node.gpus_per_node * 8 / 1e9
+    speed = _number(row.get("nic_gbps_per_gpu", ""))
+    fabric = row.get("fabric", "")
+    kinds = {"infiniband": ("infiniband",), "roce": ("roce",), "efa": ("efa",), "rdma": ("infiniband", "roce", "efa")}
+    return (
+        int(row.get("gpus_per_node", "") in ("", str(node.gpus_per_node))),
+        int(speed is None or abs(per_gpu - speed) < 1),
+        int(nic.protocol in kinds.get(fabric, ("infiniband",))),
+        -len(node.name),
+    )
+
+
+def _placed(problem: Problem) -> tuple[Problem, tuple[str, ...]]:
+    """Place layers that do not divide by counting embedding and loss: a run table has no column for the layout."""
+    strategy = problem.strategy
+    layers = len(problem.model.layers)
+    if strategy.layout != "even" or layers % (strategy.pp * strategy.vpp) == 0:
+        return problem, ()
+    return problem.with_changes({"layout": COUNT_ENDS}), ("strategy.layout",)
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
