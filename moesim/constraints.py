@@ -41,7 +41,7 @@ CHOICES = {
 
 @dataclass(frozen=True)
 class Candidate:
-    """A strategy beside the problem it is meant for."""
+    """A strategy beside the problem it is meant for; ``rates`` are the kinds of GEMM that the GPU runs."""
 
     strategy: Strategy
     model: Model
@@ -49,6 +49,7 @@ class Candidate:
     num_gpus: int
     sequence_length: int
     global_batch: int
+    rates: frozenset[str] = frozenset({"bf16", "fp16"})
 
     @cached_property
     def mesh(self) -> Mesh:
@@ -244,6 +245,13 @@ RULES = (
         lambda c: c.strategy.reshard_after_forward or SHARDINGS[c.strategy.dp_sharding].weights,
         lambda c: f"dp_sharding {c.strategy.dp_sharding} keeps whole weights; there is nothing to keep unsharded",
         "reshard_after_forward: true, or dp_sharding: fsdp",
+    ),
+    Rule(
+        "precision-of-the-gpu",
+        "precision",
+        lambda c: recipes.get(c.strategy.precision).rate in c.rates,
+        lambda c: f"this GPU has no rate for precision {c.strategy.precision}",
+        "a precision that the GPU's tensor cores know",
     ),
     Rule(
         "fp8-params",

@@ -1,6 +1,6 @@
 """Priced layers and chunks of a plan: each distinct layer is priced once."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from moesim.base.numeric import Numeric
 from moesim.cost.plan import Plan
@@ -11,11 +11,12 @@ from moesim.workload.gathering import sharded_block
 from moesim.workload.layers import joined, layer_block, recomputed
 from moesim.workload.model import Layer
 from moesim.workload.ops import Block, Op
+from moesim.workload.precision import recipes
 from moesim.workload.sharding import RankParams, embedding_params, head_params, layer_params, mtp_params
 from moesim.workload.stages import Stage
 
-Name = tuple[Layer, bool] | str
-"""A layer, recomputed or not, or one of the ends of the model: ``embedding``, ``head``, ``mtp``."""
+Name = tuple[Layer, bool, bool] | str
+"""A layer, recomputed or not, kept in BF16 or not; or one of the ends of the model: ``embedding``, ``head``, ``mtp``."""
 
 
 @dataclass(frozen=True)
@@ -44,19 +45,30 @@ def price_blocks(plan: Plan) -> Blocks:
         "embedding": _priced(plan, embedding_block(model.hidden, setting), embedding),
         "head": _priced(plan, head_block(model.hidden, model.vocab, setting), head),
     }
-    partly = any(plan.recomputed_layers(stage) < stage.num_layers for stage in plan.stages)
-    for layer in dict.fromkeys(model.layers):
-        block, params = layer_block(layer, model.hidden, setting), layer_params(layer, model.hidden, mesh)
-        launches = plan.machine.runtime
-        target = launches.launches_per_moe_layer if layer.moe else launches.launches_per_dense_layer
-        found[layer, True] = _priced(plan, block, params, recompute=True, launches=target)
-        if partly:
-            found[layer, False] = _priced(plan, block, params, launches=target)
+    for stage in plan.stages:
+        for key in _keys(plan, stage):
+            if key not in found:
+                found[key] = _layer(plan, *key)
     if model.mtp_layers:
         last = layer_block(model.layers[-1], model.hidden, setting)
         module = joined(mtp_block(model.hidden, setting), last, head_block(model.hidden, model.vocab, setting))
         found["mtp"] = _priced(plan, module, mtp_params(model, mesh), recompute=True)
     return found
+
+
+def _keys(plan: Plan, stage: Stage) -> list[tuple[Layer, bool, bool]]:
+    """What the layers of a stage are called among the blocks."""
+    repeated = plan.recomputed_layers(stage)
+    layers = plan.model.layers
+    return [(layers[index], place < repeated, plan.in_bf16(index)) for place, index in enumerate(stage.layers)]
+
+
+def _layer(plan: Plan, layer: Layer, repeated: bool, in_bf16: bool) -> PricedBlock:
+    setting = replace(plan.setting, recipe=recipes.get("bf16")) if in_bf16 else plan.setting
+    runtime = plan.machine.runtime
+    launches = runtime.launches_per_moe_layer if layer.moe else runtime.launches_per_dense_layer
+    block, params = layer_block(layer, plan.model.hidden, setting), layer_params(layer, plan.model.hidden, plan.mesh)
+    return _priced(plan, block, params, repeated, launches)
 
 
 def _priced(
@@ -79,8 +91,7 @@ def _prices(ops: tuple[Op, ...], plan: Plan, scale: Numeric) -> Ops:
 
 def chunk_blocks(plan: Plan, stage: Stage, blocks: Blocks) -> list[PricedBlock]:
     """Blocks of one chunk in the order of the forward."""
-    repeated = plan.recomputed_layers(stage)
     chunk = [blocks["embedding"]] if stage.embedding else []
-    chunk += [blocks[plan.model.layers[index], place < repeated] for place, index in enumerate(stage.layers)]
+    chunk += [blocks[key] for key in _keys(plan, stage)]
     chunk += [blocks["mtp"] for _ in range(stage.mtp)]
     return chunk + ([blocks["head"]] if stage.loss else [])

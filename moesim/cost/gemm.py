@@ -11,7 +11,7 @@ _CHOICES = np.array([(m, n, split) for m in _SIZES for n in _SIZES for split in 
 TILE_M, TILE_N, SPLIT = _CHOICES
 
 
-def gemm_time(work: Gemm, gpu: Gpu) -> Numeric:
+def gemm_time(work: Gemm, gpu: Gpu, grouped: bool = False) -> Numeric:
     r"""Time of a dense or grouped GEMM. [s]
 
     .. math::
@@ -33,6 +33,8 @@ def gemm_time(work: Gemm, gpu: Gpu) -> Numeric:
         Shape; ``m``, ``n``, ``k`` per group. [-]
     gpu
         Rates and kernel constants.
+    grouped
+        Whether one kernel runs products of several groups, which reaches a share of the dense rate.
 
     Notes
     -----
@@ -52,6 +54,8 @@ def gemm_time(work: Gemm, gpu: Gpu) -> Numeric:
     efficiency = constants.gemm_efficiency / (1 + constants.gemm_tile_penalty * 256 / harmonic)
     decades = np.maximum(np.log10(np.maximum(work.flop, 1.0) / constants.gemm_power_onset), 0)
     rate = gpu.rates[work.rate] * efficiency / (1 + constants.gemm_power_slope * decades)
+    if grouped:
+        rate = rate * grouped_share(work.m, gpu)
     bandwidth = gpu.memory_bandwidth * constants.gemm_memory_efficiency
     reduction = (split > 1) * 4 * (split + 1) * work.groups * work.m * work.n / bandwidth
     wave_time = 2 * tile_m * tile_n * (work.k / split + constants.gemm_prologue) * gpu.num_sms / rate
@@ -61,3 +65,17 @@ def gemm_time(work: Gemm, gpu: Gpu) -> Numeric:
     fixed = constants.gemm_fixed
     time: Numeric = fixed + (compute**norm + memory**norm) ** (1 / norm)
     return time
+
+
+def grouped_share(rows: Numeric, gpu: Gpu) -> Numeric:
+    """Rate of a grouped GEMM over that of a dense one of the same tiles. [-]
+
+    Constant up to 128 and from 32,768 rows a group on, and between 256 and 4,096; linear in the logarithm between.
+    """
+    constants = gpu.kernels
+    place = np.log2(np.maximum(rows, 1.0))
+    middle = constants.grouped_gemm_efficiency
+    few = np.clip(place - 7, 0, 1)  # 128 to 256 rows
+    many = np.clip((place - 12) / 3, 0, 1)  # 4,096 to 32,768 rows
+    small, large = constants.grouped_gemm_small_efficiency, constants.grouped_gemm_large_efficiency
+    return small + (middle - small) * few + (large - middle) * many

@@ -35,6 +35,10 @@ class KernelConstants:
     attention_backward_rate: Numeric
     memory_efficiency: Numeric
     memory_fixed: Numeric
+    grouped_gemm_efficiency: Numeric = 1.0
+    grouped_gemm_small_efficiency: Numeric = 1.0
+    grouped_gemm_large_efficiency: Numeric = 1.0
+    quantize_efficiency: Numeric = 0.9
 
 
 @dataclass(frozen=True)
@@ -84,6 +88,7 @@ class Links:
     nic_alltoall_latency_per_node: Numeric
     nic_alltoall_efficiency: Numeric
     nic_alltoall_half_bytes: Numeric
+    nvls: bool = True
 
 
 @dataclass(frozen=True)
@@ -100,12 +105,18 @@ class Runtime:
 
     ``launches_*``: kernels that the host launches for one layer, forward and backward, nothing recomputed; None keeps
     the count of the modelled operations. ``upcast_gradients``: the optimizer works on FP32 copies of lower gradients.
+    ``main_param_remainders``: main weights hold only the bits that BF16 weights lack. ``local_accumulation``: gradients
+    of several micro-batches are added before they are reduced. ``bf16_layers``: layers at each end of the model that
+    keep BF16 GEMMs.
     """
 
     fusion: Fusion = Fusion()
     launches_per_moe_layer: float | None = None
     launches_per_dense_layer: float | None = None
     upcast_gradients: bool = True
+    main_param_remainders: bool = False
+    local_accumulation: bool = False
+    bf16_layers: int = 0
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from moesim.timeline.graph import IntArray
 from moesim.timeline.schedule import Schedule, held_chunks
 from moesim.workload.layers import saved_bytes
 from moesim.workload.sharding import RankParams, state_bytes
+from moesim.workload.stages import Stage
 
 STATE = ("weights", "gradients", "optimizer")
 TRANSIENT = ("activations", "logits", "workspace", "unsharded", "update")
@@ -73,11 +74,9 @@ def rank_memory(plan: Plan, blocks: Blocks) -> tuple[RankMemory, ...]:
     held_by = _held(plan.schedule, strategy.pp, plan.num_micro_batches, strategy.vpp, plan.extra_warmup)
     kept = _stage_bytes(plan, blocks)
     workspace, unsharded = _workspace(plan, blocks), _unsharded(plan, blocks)
-    transport = plan.transport.buffer_bytes(plan.leg, plan.expert_group, machine) if plan.leg else 0.0
     axes = ("tp", "cp", "dp-cp", "ep", "etp", "edp", "pp")
     communicators = sum((plan.mesh.size(axis) > 1) * 1.0 for axis in axes)
     fixed = {
-        "transport": transport,
         "context": machine.memory.context + machine.memory.extra,
         "nccl": machine.memory.nccl_per_communicator * communicators,
     }
@@ -86,7 +85,8 @@ def rank_memory(plan: Plan, blocks: Blocks) -> tuple[RankMemory, ...]:
         stages, held = held_by[rank]
         params = sum((plan.params[stage] for stage in np.flatnonzero(ranks == rank)), RankParams())
         state = state_bytes(params, plan.replicas, plan.state_types, plan.sharding)
-        base = fixed | {"weights": state.weights, "gradients": state.gradients, "optimizer": state.optimizer}
+        base = fixed | {"transport": _transport(plan, held, [plan.stages[stage] for stage in stages])}
+        base |= {"weights": state.weights, "gradients": state.gradients, "optimizer": state.optimizer}
         activations, logits = _at_peak(held, [kept[stage] for stage in stages], plan.shape)
         one = kept[stages[-1]][1]  # the micro-batch in its backward has given its logits back
         ends = any(stage.loss for stage, owner in zip(plan.stages, ranks, strict=True) if owner == rank)
@@ -99,6 +99,16 @@ def rank_memory(plan: Plan, blocks: Blocks) -> tuple[RankMemory, ...]:
         }
         found.append(RankMemory(phases, _largest(phases, plan.shape)))
     return tuple(found)
+
+
+def _transport(plan: Plan, held: IntArray, stages: list[Stage]) -> Numeric:
+    """Buffers of the expert transport; a recomputed dispatch gives its buffer back. [B]"""
+    if plan.leg is None:
+        return 0.0
+    routed = np.array([sum(plan.model.layers[index].moe is not None for index in stage.layers) for stage in stages])
+    repeats = any(policy.whole_layer or policy.module == "moe" for policy in plan.recompute)
+    in_flight = 1.0 if repeats else float((held @ routed).max())
+    return plan.transport.buffer_bytes(plan.leg, plan.expert_group, plan.machine, in_flight)
 
 
 def _phase(plan: Plan, base: dict[str, Numeric], **transient: Numeric) -> Classes:

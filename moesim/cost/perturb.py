@@ -63,5 +63,5 @@ def _walk(part: Any, names: tuple[str, ...], prefix: str = "") -> Iterator[tuple
             yield from _walk(value, tuple(field.name for field in fields(value)), f"{path}.")
         elif isinstance(value, Mapping):
             yield from ((f"{path}.{key}", float(number)) for key, number in value.items())
-        elif isinstance(value, float | int) and name not in FIXED:
+        elif isinstance(value, float | int) and not isinstance(value, bool) and name not in FIXED:
             yield path, float(value)

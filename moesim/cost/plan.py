@@ -97,6 +97,11 @@ class Plan:
         """Recompute policies, by their names."""
         return tuple(policies.get(parse(name)[0]) for name in self.strategy.recompute)
 
+    def in_bf16(self, layer: int) -> bool:
+        """Whether a layer keeps BF16 GEMMs because it is at an end of the model."""
+        ends = self.machine.runtime.bf16_layers
+        return self.recipe.casts and not ends <= layer < len(self.model.layers) - ends
+
     def recomputed_layers(self, stage: Stage) -> int:
         """Layers of a stage, from its first, that the recompute policies apply to."""
         counts = [count for name in self.strategy.recompute if (count := parse(name)[1]) is not None]
@@ -105,7 +110,10 @@ class Plan:
     @property
     def sharding(self) -> Sharding:
         """What is split over the replicas."""
-        return SHARDINGS[self.strategy.dp_sharding]
+        sharding = SHARDINGS[self.strategy.dp_sharding]
+        if self.machine.runtime.local_accumulation and self.num_micro_batches > 1:
+            return replace(sharding, gradients=False)
+        return sharding
 
     @cached_property
     def replicas(self) -> Replicas:
@@ -118,6 +126,8 @@ class Plan:
         strategy, recipe = self.strategy, self.recipe
         param = float(DTYPE_BYTES[strategy.param_dtype])
         main = 4.0 if param < 4 and strategy.main_param_dtype == "fp32" else 0.0
+        if main and self.machine.runtime.main_param_remainders and not (strategy.fp8_params and recipe.casts):
+            main -= param
         if strategy.fp8_params and recipe.casts:
             param = compute = recipe.operand_bytes
             copies = recipe.weight_copies_bytes / 2
@@ -148,5 +158,5 @@ class Plan:
 
 def composition(plan: Plan, stage: Stage) -> tuple[object, ...]:
     """What makes two stages alike: their layers, how many recompute, and which ends of the model they hold."""
-    layers = tuple(plan.model.layers[index] for index in stage.layers)
+    layers = tuple((plan.model.layers[index], plan.in_bf16(index)) for index in stage.layers)
     return (layers, plan.recomputed_layers(stage), stage.embedding, stage.loss, stage.mtp)

@@ -17,12 +17,14 @@ def op_time(op: Op, mesh: Mesh, machine: Machine, transport: Transport) -> Numer
     """Time of an operation on its lane, alone on the machine. [s]"""
     match op.work:
         case Gemm():
-            fixed = machine.gpu.kernels.grouped_gemm_fixed if op.category == "grouped_gemm" else 0.0
-            return gemm_time(op.work, machine.gpu) + fixed
+            grouped = op.category == "grouped_gemm"
+            fixed = machine.gpu.kernels.grouped_gemm_fixed if grouped else 0.0
+            return gemm_time(op.work, machine.gpu, grouped) + fixed
         case AttentionCore():
             return attention_time(op.work, machine.gpu)
         case Traffic():
-            return traffic_time(op.work.hbm_bytes, machine.gpu)
+            slower = machine.gpu.kernels.quantize_efficiency if op.work.cast else 1.0
+            return traffic_time(op.work.hbm_bytes / slower, machine.gpu)
         case Message():
             group = machine.group(mesh, op.work.axis)
             return collective_time(op.work.collective, op.work.size, group, machine.links)

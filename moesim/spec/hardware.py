@@ -62,10 +62,6 @@ class GpuSpec(NamedSpec):
             raise ValueError("peak_flop_rate has no bf16; MFU is reported against it")
         return self
 
-    def supports(self, number_format: str) -> bool:
-        """Return whether the tensor cores know a number format: ``bf16``, ``fp16``, ``fp8``, ``fp4``."""
-        return number_format in self.peak_flop_rate
-
 
 class NicSpec(NamedSpec):
     """One network port."""

@@ -53,7 +53,9 @@ def _checked(document: Document, path: KeyPath, like: Any) -> dict[str, str]:
     if not isinstance(like, dict) or set(like) != {"spec", "kind", "note"}:
         raise SpecError.single(where, dotted((*path, LIKE)), "needs spec, kind and note", example)
     if like["kind"] not in KINDS:
-        raise SpecError.single(where, dotted((*path, LIKE)), f"no kind '{like['kind']}'", did_you_mean(like["kind"], KINDS))
+        raise SpecError.single(
+            where, dotted((*path, LIKE)), f"no kind '{like['kind']}'", did_you_mean(like["kind"], KINDS)
+        )
     return like
 
 
@@ -117,6 +119,7 @@ def with_profile(document: Document, name: str) -> Document:
         prefix: KeyPath = ("profiles", step)
         lines |= {path[2:]: line for path, line in document.lines.items() if path[:2] == prefix and len(path) > 2}
     own = profiles[name]
+    data["profile_of"] = own.get("base", document.data["name"])
     data |= {"name": name, "aliases": own.get("aliases", []), "versions": own.get("versions", [])}
     return Document(document.name, data, lines, document.origins)
 
@@ -141,5 +144,5 @@ def _merged(data: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str, Any
     joined = dict(data)
     for key, value in change.items():
         old = joined.get(key)
-        joined[key] = _merged(old, value) if _is_group(old) and _is_group(value) else value
+        joined[key] = _merged(old, value) if isinstance(old, dict) and _is_group(old) and _is_group(value) else value
     return joined

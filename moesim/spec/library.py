@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Literal, overload
+from typing import Any, Literal, overload
 
 from moesim.base.errors import Issue, SpecError, did_you_mean
 from moesim.spec.fabric import FabricSpec
@@ -72,7 +72,9 @@ def find(kind: str, name: str) -> str:
     """Return the name that a name or an alias stands for; raises a `SpecError` for an unknown one."""
     if _is_plain(name) and (folder(kind) / f"{name}.yaml").is_file():
         return name
-    known = {alias: other for other in names(kind) for alias in (other, *_aliases(kind, other))}
+    known: dict[str, str] = {}
+    for path in sorted(folder(kind).glob("*.yaml")):
+        known |= _called(path)
     if name in known:
         return known[name]
     refused = refusal(root(), kind, name)
@@ -154,11 +156,29 @@ def _written(path: Path, _changed: int) -> Document:
 
 
 def _profiles(path: Path) -> tuple[str, ...]:
-    try:
-        profiles = _written(path, _changed(path)).data.get("profiles")
-    except SpecError:  # reported when the file itself is looked at
-        return ()
+    profiles = _data(path).get("profiles")
     return tuple(profiles) if isinstance(profiles, dict) else ()
+
+
+def _called(path: Path) -> dict[str, str]:
+    """Return the names and aliases of what stands in a file, with the name that each stands for."""
+    data = _data(path)
+    called = dict.fromkeys((path.stem, *_aliases(data)), path.stem)
+    for profile in _profiles(path):
+        called |= dict.fromkeys((profile, *_aliases(data["profiles"][profile])), profile)
+    return called
+
+
+def _aliases(data: Any) -> list[str]:
+    aliases = data.get("aliases") if isinstance(data, dict) else None
+    return [str(alias) for alias in aliases] if isinstance(aliases, list) else []
+
+
+def _data(path: Path) -> dict[str, Any]:
+    try:
+        return dict(_written(path, _changed(path)).data)
+    except SpecError:  # a broken neighbour is reported by `check`, not when something else is looked up
+        return {}
 
 
 def summary(kind: str) -> list[Summary]:
@@ -168,13 +188,6 @@ def summary(kind: str) -> list[Summary]:
         spec = get(kind, name)
         result.append(Summary(name, spec.summary, spec.aliases, display_name(file(kind, name))))
     return result
-
-
-def _aliases(kind: str, name: str) -> tuple[str, ...]:
-    try:
-        return get(kind, name).aliases
-    except SpecError:  # a broken neighbour is reported by `check`, not when something else is looked up
-        return ()
 
 
 def _is_plain(name: str) -> bool:

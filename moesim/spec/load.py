@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from moesim.base.errors import Collector, Issue, SpecError
+from moesim.base.errors import Collector, Issue, SpecError, did_you_mean
 from moesim.spec import library
 from moesim.spec.fabric import FabricSpec
 from moesim.spec.hardware import GpuSpec, NicSpec, NodeSpec
@@ -31,8 +31,10 @@ def load_scenario(path: str | Path) -> ScenarioSpec:
     """
     file = Path(path)
     if not file.exists() and file.suffix not in (".yaml", ".yml") and len(file.parts) == 1:
-        kind = "runs" if str(path) in library.names("runs") else "scenarios"
-        file = library.file(kind, str(path))
+        known = {name: kind for kind in ("scenarios", "runs") for name in library.names(kind)}
+        if str(path) not in known:
+            raise SpecError.single("", "", f"no scenario '{path}'", did_you_mean(str(path), known))
+        file = library.file(known[str(path)], str(path))
     document = read_document(file)
     return validate(ScenarioSpec, document).bind(document, file.parent)
 

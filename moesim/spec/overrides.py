@@ -33,6 +33,12 @@ def with_overrides(scenario: ScenarioSpec, changes: Mapping[str, Any], where: st
     for path, value in changes.items():
         origin = f"{where} {path}"
         key = _key(path)
+        if path in UNPRICED:
+            problems.add(origin, "", "no price depends on it", UNPRICED[path])
+            continue
+        if path in HARDWARE_PREFIXES:
+            problems.add(origin, "", f"'{path}' is named by the node", "set cluster.node, or one number of it")
+            continue
         if key is None:
             known = [*STRATEGY_FIELDS, *_SCENARIO_FIELDS, *(f"cluster.{name}" for name in ClusterSpec.model_fields)]
             problems.add(origin, "", f"nothing is called '{path}'", did_you_mean(path, known))
@@ -47,6 +53,18 @@ def with_overrides(scenario: ScenarioSpec, changes: Mapping[str, Any], where: st
     problems.raise_if_any()
     still_assumed = [name for name in scenario.assumed if (name,) not in document.origins]
     return changed.bind(document, scenario.folder).assume(*still_assumed)
+
+
+UNPRICED = {
+    "gpu.pcie_bandwidth": "offload is not modelled yet",
+    "gpu.l2_capacity": "prices do not know the L2 cache",
+    "gpu.power": "the clock under the power limit is part of the GEMM fit",
+    "fabric.oversubscription": "only non-blocking fabrics are modelled yet",
+    "software.host.graph_launch": "CUDA graphs are not modelled yet",
+    "software.runtime.reported_memory": "it says what a run table prints",
+    "nic.protocol": "it names the network",
+}
+"""Numbers that specs carry and no price reads yet: changing one is refused instead of changing nothing."""
 
 
 def _key(path: str) -> KeyPath | None:

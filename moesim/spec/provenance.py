@@ -16,6 +16,7 @@ A sourced number is written ``{value: 3.35 TB/s, source: nvidia-h100, kind: data
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any, ClassVar, Literal, get_args
 
@@ -64,6 +65,14 @@ class Sourced(SpecModel):
     @classmethod
     def _parse_value(cls, value: Any) -> float:
         return parse_sourced_value(value, cls.dimension)
+
+    @field_validator("value")
+    @classmethod
+    def _in_range(cls, value: float) -> float:
+        if not math.isfinite(value) or value < 0 or (value == 0 and cls.dimension in ("bandwidth", "flop_rate")):
+            least = "more than 0" if cls.dimension in ("bandwidth", "flop_rate") else "0 or more"
+            raise ValueError(f"{value:g} is out of range; write a finite value of {least}")
+        return value
 
     @model_validator(mode="after")
     def _has_evidence(self) -> Sourced:

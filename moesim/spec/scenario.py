@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field, PrivateAttr, StrictBool, StrictStr
+from pydantic import BeforeValidator, Field, PrivateAttr, StrictBool, StrictInt, StrictStr
 
 from moesim.base.units import parse_quantity
 from moesim.spec.provenance import SpecModel
@@ -44,7 +44,7 @@ def _quantity(dimension: str) -> BeforeValidator:
 
 
 Names = Annotated[tuple[StrictStr, ...], BeforeValidator(_names)]
-Layout = Annotated[StrictStr | tuple[Count, ...], BeforeValidator(_layout)]
+Layout = Annotated[StrictStr | tuple[Annotated[StrictInt, Field(ge=0)], ...], BeforeValidator(_layout)]
 
 
 class StrategySpec(SpecModel):

@@ -143,6 +143,7 @@ class Runtime(SpecModel):
     grad_accumulation: GradAccumulation
     main_param_remainders: Flag = Field(description="Main weights hold only the bits that the BF16 weights lack.")
     bf16_layers: Number = Field(description="Layers at both ends that stay in BF16 under an FP8 or FP4 recipe. [-]")
+    weights_in_combine: Flag | None = Field(None, description="Router weights multiply outputs, which are kept.")
     placement: Placement
     nvls: Flag = Field(description="Collectives may add in the NVLink switch.")
     reported_memory: ReportedMemory
@@ -254,6 +255,7 @@ class SoftwareSpec(NamedSpec):
     date: str | None = None
     version: str | None = None
     versions: tuple[str, ...] = ()
+    profile_of: str | None = Field(None, description="What this profile builds on.")
     source: str | None = None
     note: str | None = None
     host: HostConstants

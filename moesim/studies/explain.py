@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from moesim.cost.blocks import Blocks, chunk_blocks, price_blocks
+from moesim.cost.blocks import Blocks, Name, chunk_blocks, price_blocks
 from moesim.cost.memory import rank_memory
 from moesim.cost.plan import Plan
 from moesim.cost.stage import LANES, PricedOp
@@ -15,7 +15,7 @@ from moesim.estimator import estimate
 from moesim.problem import Problem
 from moesim.result import Estimate
 from moesim.timeline.walk import last_rank
-from moesim.workload.model import LatentAttention, Layer
+from moesim.workload.model import LatentAttention
 from moesim.workload.ops import ExpertLeg, Gemm, Message, Traffic
 
 
@@ -91,14 +91,14 @@ def _rows(plan: Plan, blocks: Blocks, rank: int) -> list[OpRow]:
     return rows
 
 
-def _label(name: tuple[Layer, bool] | str) -> str:
+def _label(name: Name) -> str:
     if isinstance(name, str):
         return name
-    layer, repeated = name
+    layer, repeated, in_bf16 = name
     attention = layer.attention
     kind = "MLA " if isinstance(attention, LatentAttention) else ""
     span = f" w{attention.window}" if attention.window else f" c{attention.chunk}" if attention.chunk else ""
-    return f"{kind}{'moe' if layer.moe else 'dense'}{span}{'' if repeated else ' kept'}"
+    return f"{kind}{'moe' if layer.moe else 'dense'}{span}{'' if repeated else ' kept'}{' bf16' if in_bf16 else ''}"
 
 
 def _row(plan: Plan, where: str, priced: PricedOp, calls: int) -> OpRow:

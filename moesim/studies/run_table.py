@@ -18,7 +18,6 @@ from moesim.problem import Problem, resolve
 from moesim.spec import library
 from moesim.spec.hardware import NodeSpec
 from moesim.spec.load import scenario_from_data
-from moesim.workload.stages import COUNT_ENDS
 
 Row = Mapping[str, str]
 
@@ -193,12 +192,12 @@ def _agreement(node: NodeSpec, row: Row) -> tuple[int, ...]:
 
 
 def _placed(problem: Problem) -> tuple[Problem, tuple[str, ...]]:
-    """Place layers that do not divide by counting embedding and loss: a run table has no column for the layout."""
+    """Place layers that do not divide by the rule of the software: a run table has no column for the layout."""
     strategy = problem.strategy
     layers = len(problem.model.layers)
     if strategy.layout != "even" or layers % (strategy.pp * strategy.vpp) == 0:
         return problem, ()
-    return problem.with_changes({"layout": COUNT_ENDS}), ("strategy.layout",)
+    return problem.with_changes({"layout": problem.software.runtime.placement.value}), ("strategy.layout",)
 
 
 def _number(text: str) -> float | None:

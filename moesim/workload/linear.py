@@ -70,7 +70,7 @@ class Linear:
         recipe = self.setting.recipe
         if not (recipe.casts and self.low_precision):
             return (replace(product, needs=needs),)
-        work = Traffic(recipe.cast_bytes * self.groups * values)
+        work = Traffic(recipe.cast_bytes * self.groups * values, cast=True)
         cast = Op(f"{name}-cast", "memory_bound", work, recipe.cast_kernels, self.segment, self.modules, needs)
         return (cast, product)
 

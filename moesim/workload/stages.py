@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from moesim.base.errors import Violation
 
 COUNT_ENDS = "count-embedding-and-loss"
+FIRST_LARGER = "first-stages-larger"
 EVEN = "even"
 
 
@@ -42,7 +43,7 @@ def place_layers(
     layout
         ``even``: the same number of layers in each stage. ``count-embedding-and-loss``: embedding, loss and each
         MTP module count as one layer; counts round up and the gap stays in the last stage (Megatron-Core
-        ``account_for_embedding_in_pipeline_split`` and ``..._loss_...``). A tuple: layers of each stage. A string
+        ``account_for_embedding_in_pipeline_split`` and ``..._loss_...``). ``first-stages-larger``: the remainder goes to the first stages. A tuple: layers of each stage. A string
         such as ``Et*3|(tt|)*14tL``: Megatron-Core ``pipeline_model_parallel_layout``.
     """
     if isinstance(layout, tuple):
@@ -55,6 +56,10 @@ def place_layers(
                 f"layout: {COUNT_ENDS}, layers per stage as a list, or a Megatron layout string",
             )
         return _from_counts((num_layers // num_stages,) * num_stages, num_layers, num_stages, mtp)
+    if layout == FIRST_LARGER:
+        least, more = divmod(num_layers, num_stages)
+        counts = tuple(least + (stage < more) for stage in range(num_stages))
+        return _from_counts(counts, num_layers, num_stages, mtp)
     if layout == COUNT_ENDS:
         return _count_ends(num_layers, num_stages, mtp)
     return _from_string(layout, num_layers, num_stages, mtp)

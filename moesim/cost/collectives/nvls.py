@@ -20,6 +20,8 @@ def nvls_all_reduce_time(size: Numeric, group: Group, links: Links) -> Numeric:
     bus = 2 * (group.size - 1) / group.size
     time = links.nvls_latency + bus * size / links.nvls_bandwidth
     time = time + links.nvls_ramp * (1 - np.exp(-size / links.nvls_ramp_bytes))
+    if not links.nvls:
+        return np.full(np.shape(time), np.inf)
     return np.where((group.nodes > 1) | (group.size < MIN_RANKS), np.inf, time)
 
 

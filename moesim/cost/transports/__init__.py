@@ -24,8 +24,8 @@ class Transport(Protocol):
         """HBM passes around the legs, in token copies."""
         ...
 
-    def buffer_bytes(self, leg: ExpertLeg, group: Group, machine: Machine) -> Numeric:
-        """Memory that the transport holds all the time on each rank. [B]"""
+    def buffer_bytes(self, leg: ExpertLeg, group: Group, machine: Machine, routed_layers: Numeric) -> Numeric:
+        """Memory that the transport holds on a rank with that many routed layers in flight. [B]"""
         ...
 
     def sm_share(self, machine: Machine) -> Numeric:

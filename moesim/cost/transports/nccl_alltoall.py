@@ -27,7 +27,7 @@ class NcclAllToAll:
         resort = np.where((group.size > 1) & (local_experts > 1), 2 * routes, 0.0)
         return LayoutPasses(1 + routes, resort, resort, 1 + routes, self.host_syncs)
 
-    def buffer_bytes(self, leg: ExpertLeg, group: Group, machine: Machine) -> Numeric:
+    def buffer_bytes(self, leg: ExpertLeg, group: Group, machine: Machine, routed_layers: Numeric) -> Numeric:
         """Nothing lasting: send and receive tensors are ordinary activations. [B]"""
         return 0.0
 

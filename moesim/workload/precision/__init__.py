@@ -16,8 +16,8 @@ class Recipe:
     Attributes
     ----------
     rate
-        Key of the GPU's GEMM rates for forward and dgrad: ``bf16``, ``fp16``, ``fp8``, ``fp8-blockwise``, ``mxfp8``,
-        ``nvfp4``.
+        Key of the GPU's GEMM rates for forward and dgrad: ``bf16``, ``fp16``, ``fp8``, ``fp8-rowwise``,
+        ``fp8-blockwise``, ``mxfp8``, ``nvfp4``.
     operand_bytes
         Bytes of a GEMM operand value, its scales included. [B]
     saved_bytes

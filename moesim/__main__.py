@@ -1,0 +1,5 @@
+"""``python -m moesim``."""
+
+from moesim.cli.main import main
+
+main()

@@ -1,0 +1,86 @@
+"""The common form of transports that send a token to each NVLink domain once and fan it out over NVLink there."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from moesim.base.numeric import Numeric
+from moesim.cost.machine import Group, Machine
+from moesim.cost.transports import distinct_groups
+from moesim.workload.ops import ExpertLeg
+from moesim.workload.setting import LayoutPasses
+
+
+class Deduplicated:
+    r"""Transport whose legs are limited by RDMA, by the SMs that copy, and by NVLink.
+
+    .. math::
+
+        T = T_0 + \left[(x / \beta_{rdma})^p + (c / (n_{SM} \beta_{SM}))^p + (y / \beta_{nvl})^p\right]^{1/p}
+
+    with x the bytes to other NVLink domains (a token once per domain), c the token copies that the SMs handle (once per
+    GPU), and y the NVLink bytes. Constants ``intra_*`` hold inside a domain, ``inter_*`` across; dispatch and combine
+    have their own. Balanced routing; a hot rank scales its tokens.
+
+    Parameters
+    ----------
+    name
+        Key of the constants.
+    host_syncs
+        Times per dispatch that the host waits for the row counts.
+    """
+
+    def __init__(self, name: str, host_syncs: int) -> None:
+        self.name = name
+        self.host_syncs = host_syncs
+
+    def leg_time(self, leg: ExpertLeg, group: Group, machine: Machine) -> Numeric:
+        """Time of one leg. [s]"""
+        constants = machine.transports[self.name]
+        counting = 0.0
+        if leg.counts and "notify_base" in constants:
+            counting = constants["notify_base"] + constants["notify_per_node"] * group.nodes
+        times = (self._across(leg, group, constants), self._inside(leg, group, constants))
+        return counting + np.where(group.nodes > 1, *times)
+
+    def _across(self, leg: ExpertLeg, group: Group, constants: dict[str, Numeric]) -> Numeric:
+        name, norm = f"inter_{leg.direction}", constants["norm"]
+        payload = leg.busy_tokens * leg.row_bytes
+        domains = distinct_groups(group.nodes, leg.top_k, leg.num_experts)
+        copies = payload * distinct_groups(group.size, leg.top_k, leg.num_experts)
+        start: Numeric = (
+            constants[f"{name}_base"]
+            + constants.get(f"{name}_per_node", constants.get(f"{name}_per_domain", 0.0)) * group.nodes
+            + constants.get(f"{name}_per_sqrt_token", 0.0) * np.sqrt(leg.busy_tokens)
+        )
+        rdma = payload * domains * (1 - 1 / group.nodes) / constants[f"{name}_rdma_bandwidth"]
+        sms = constants.get("inter_num_sms", constants["num_sms"])
+        handled = copies / (sms * constants[f"{name}_sm_bandwidth"])
+        nvlink = copies * (1 - 1 / group.per_node) / constants[f"intra_{leg.direction}_nvlink_bandwidth"]
+        return start + (rdma**norm + handled**norm + nvlink**norm) ** (1 / norm)
+
+    def _inside(self, leg: ExpertLeg, group: Group, constants: dict[str, Numeric]) -> Numeric:
+        name, norm, sms = f"intra_{leg.direction}", constants["norm"], constants["num_sms"]
+        header = constants.get(f"{name}_token_bytes", 0.0)
+        copies = leg.busy_tokens * (leg.row_bytes + header) * distinct_groups(group.size, leg.top_k, leg.num_experts)
+        start = constants[f"{name}_base"] + constants.get(f"{name}_per_token", 0.0) * leg.busy_tokens / sms
+        handled = copies / (sms * constants[f"{name}_sm_bandwidth"])
+        nvlink = copies * (1 - 1 / group.per_node) / constants[f"{name}_nvlink_bandwidth"]
+        return start + (handled**norm + nvlink**norm) ** (1 / norm)
+
+    def passes(self, leg: ExpertLeg, group: Group) -> LayoutPasses:
+        """Tokens go out as they are; the receiver expands one copy per GPU into a row per local route."""
+        routes = float(leg.top_k)
+        expand = distinct_groups(group.size, leg.top_k, leg.num_experts) + routes
+        return LayoutPasses(0.0, expand, expand, 0.0, self.host_syncs)
+
+    def buffer_bytes(self, leg: ExpertLeg, group: Group, machine: Machine, routed_layers: Numeric) -> Numeric:
+        """Staging buffers: of fixed size, or for the token copies that arrive on a rank. [B]"""
+        constants = machine.transports[self.name]
+        arriving = leg.busy_tokens * leg.row_bytes * distinct_groups(group.size, leg.top_k, leg.num_experts)
+        fixed = constants.get("nvlink_buffer", 0.0) + np.where(group.nodes > 1, constants.get("rdma_buffer", 0.0), 0.0)
+        return np.where(group.size > 1, fixed + constants.get("buffer_copies", 0.0) * arriving, 0.0)
+
+    def sm_share(self, machine: Machine) -> Numeric:
+        """SMs that the kernels of a leg occupy. [-]"""
+        return machine.transports[self.name]["num_sms"] / machine.gpu.num_sms

@@ -1,0 +1,59 @@
+"""Row-wise exchange through symmetric memory (OLMo-core): one PUT or GET per route, no host lists, no sorting."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from moesim.base.numeric import Numeric
+from moesim.cost.machine import Group, Machine
+from moesim.cost.transports import transports
+from moesim.workload.ops import ExpertLeg
+from moesim.workload.setting import LayoutPasses
+
+NAME = "nvshmem-rowwise"
+
+
+class Rowwise:
+    """Kernels write rows straight into the experts' buffers and read them back; counts stay on the GPU."""
+
+    host_syncs = 0
+
+    def leg_time(self, leg: ExpertLeg, group: Group, machine: Machine) -> Numeric:
+        r"""Time of one leg. [s]
+
+        .. math:: T = T_{map} + T_{bar} + \max\left(y / \min(n_b \beta_b, \beta_{nvl}),\; r / \rho\right)
+
+        with y the bytes of remote rows, n_b blocks of bandwidth beta_b each, and r rows to other domains at the message
+        rate rho of a NIC. Only a dispatch builds the map.
+        """
+        constants = machine.transports[NAME]
+        rows = leg.busy_tokens * leg.top_k
+        remote = rows * leg.row_bytes * (1 - 1 / group.size)
+        bandwidth = np.minimum(constants["num_blocks"] * constants["block_bandwidth"], machine.links.nvlink_bandwidth)
+        crossing = rows * (1 - group.per_node / group.size)
+        network = np.maximum(crossing / constants["message_rate"], crossing * leg.row_bytes / machine.links.nic_bandwidth)
+        start = constants["barrier"] + (constants["route_map"] if leg.counts else 0.0)
+        return start + np.maximum(remote / bandwidth, network)
+
+    def passes(self, leg: ExpertLeg, group: Group) -> LayoutPasses:
+        """Rows land in expert order and are reduced while they are read back: no layout pass."""
+        return LayoutPasses()
+
+    def buffer_bytes(self, leg: ExpertLeg, group: Group, machine: Machine, routed_layers: Numeric) -> Numeric:
+        """One dispatch buffer for each routed layer in flight and the shared combine buffer, with spare capacity. [B]"""
+        constants = machine.transports[NAME]
+        one = constants["capacity_factor"] * leg.tokens * leg.top_k * leg.row_bytes
+        return np.where(group.size > 1, (routed_layers + constants["shared_leases"]) * one, 0.0)
+
+    def sm_share(self, machine: Machine) -> Numeric:
+        """Share of the GPU that a grouped GEMM loses beside a leg. [-]"""
+        slowdown = machine.transports[NAME]["gemm_slowdown"]
+        return slowdown / (1 + slowdown)
+
+
+transports.add(
+    NAME,
+    Rowwise(),
+    summary="One message per route into symmetric memory (OLMo-core), no host sync, no sorting.",
+    source="olmo-core-report",
+)

@@ -1,0 +1,84 @@
+"""Each software and profile is complete, and says what its framework does."""
+
+from typing import Any
+
+import pytest
+
+from moesim.spec import library
+from moesim.spec.scenario import STRATEGY_FIELDS
+
+SOFTWARE = library.names("software")
+STACKS = "megatron-core megatron-bridge nemo torchtitan llm-foundry deepspeed automodel nanotron olmo-core xtuner paper vtrain simumax-bench"
+
+
+def test_the_stacks_of_the_field_are_there() -> None:
+    assert set(STACKS.split()) <= set(SOFTWARE)
+
+
+@pytest.mark.parametrize("name", SOFTWARE)
+def test_complete_and_dated(name: str) -> None:
+    software = library.get("software", name)
+    assert sorted(software.defaults) == sorted(STRATEGY_FIELDS)
+    assert software.date
+    assert software.name == name
+    runtime = software.runtime
+    assert runtime.launches_per_moe_layer.value > runtime.launches_per_dense_layer.value > 0
+    if software.profile_of:
+        assert software.profiles == {}
+        assert library.file("software", name).stem != name
+        base = library.get("software", software.profile_of)
+        assert [rule.name for rule in software.rules] == [rule.name for rule in base.rules]
+
+
+def default(software: str, field: str, **values: Any) -> Any:
+    return library.get("software", software).defaults[field].resolve(values)
+
+
+@pytest.mark.parametrize(
+    ("software", "field", "values", "expected"),
+    [
+        ("torchtitan", "dp_sharding", {}, "fsdp"),
+        ("torchtitan", "main_param_dtype", {}, "fp32"),
+        ("torchtitan", "grad_dtype", {}, "fp32"),
+        ("torchtitan", "reshard_after_forward", {"pp": 1}, True),
+        ("torchtitan", "reshard_after_forward", {"pp": 8}, False),
+        ("llm-foundry", "grad_dtype", {}, "fp32"),
+        ("llm-foundry-pure", "grad_dtype", {}, "bf16"),
+        ("deepspeed-2021", "param_dtype", {}, "fp16"),
+        ("nanotron", "overlap_tp", {"tp": 8}, True),
+        ("nanotron", "overlap_tp", {"tp": 1}, False),
+        ("olmo-core", "capacity_factor", {"num_experts": 64, "transport": "nvshmem-rowwise"}, 1.25),
+        ("olmo-core", "capacity_factor", {"num_experts": 64, "transport": "deepep-v2"}, None),
+        ("megatron-core", "grad_dtype", {}, "fp32"),
+        ("megatron-bridge", "grad_dtype", {}, "bf16"),
+        ("megatron-bridge", "optimizer_state_dtype", {"num_experts": 256}, "bf16"),
+        ("megatron-bridge", "optimizer_state_dtype", {"num_experts": 128}, "fp32"),
+        ("megatron-bridge", "fp8_params", {"precision": "mxfp8"}, True),
+        ("megatron-bridge", "fp8_params", {"precision": "fp8-blockwise"}, False),
+        ("megatron-bridge", "overlap_tp", {"tp": 4, "num_experts": 0, "precision": "bf16"}, True),
+        ("megatron-bridge", "overlap_tp", {"tp": 4, "num_experts": 128, "precision": "bf16"}, False),
+        ("simumax-bench", "cp_kind", {}, "ulysses"),
+        ("vtrain", "recompute", {}, ["full"]),
+    ],
+)
+def test_what_a_framework_does(software: str, field: str, values: dict[str, Any], expected: Any) -> None:
+    assert default(software, field, **values) == expected
+
+
+@pytest.mark.parametrize(
+    ("software", "reported"),
+    [("megatron-core", "allocated"), ("torchtitan", "reserved"), ("nanotron", "allocated"), ("olmo-core", "active")],
+)
+def test_the_memory_that_is_printed(software: str, reported: str) -> None:
+    assert library.get("software", software).runtime.reported_memory.value == reported
+
+
+def test_aliases_reach_profiles() -> None:
+    assert library.get("software", "megatron-deepspeed").name == "vtrain"
+    assert library.file("software", "vtrain").name == "megatron-core.yaml"
+
+
+def test_provenance_covers_the_runtime() -> None:
+    numbers = library.get("software", "olmo-core").provenance("software")
+    assert numbers["software.runtime.launches_per_moe_layer"].value == 264
+    assert numbers["software.runtime.launches_per_moe_layer"].source == "olmo-core-profile"
