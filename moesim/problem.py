@@ -23,7 +23,7 @@ from moesim.spec.transport import TransportSpec
 from moesim.workload.from_spec import model_from_spec
 from moesim.workload.model import Model
 from moesim.workload.setting import Fusion
-from moesim.workload.strategy import COUNTS, Strategy
+from moesim.workload.strategy import COUNTS, FIELDS, Strategy
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,8 @@ class Problem:
         if broken:
             raise SpecError(self._issue(one) for one in broken)
         candidate = self.candidate(strategy)
-        extra = int(self.software.constants["overlap_ep_extra_warmup"].value) if strategy.overlap_ep else 0
+        warmup = self.software.constants.get("overlap_ep_extra_warmup")
+        extra = int(warmup.value) if warmup and strategy.overlap_ep else 0
         return Plan(
             self.model,
             self.machine,
@@ -155,16 +156,26 @@ def build_strategy(specs: ScenarioSpecs, model: Model) -> tuple[Strategy, tuple[
     if "schedule" not in given:
         schedule = "none" if strategy.pp == 1 else "interleaved-1f1b" if strategy.vpp > 1 else "1f1b"
         strategy = strategy.replace(schedule=schedule)
-    candidate = Candidate(strategy, model, software, specs.num_gpus, scenario.sequence_length, scenario.global_batch)
-    values = candidate.values()
-    defaults = {
-        name: default.resolve(values)
-        for name, default in software.defaults.items()
-        if name not in given and name != "schedule"
-    }
-    defaults = {name: tuple(value) if isinstance(value, list) else value for name, value in defaults.items()}
-    assumed = tuple(f"strategy.{name}" for name in defaults if name not in COUNTS)
-    return strategy.replace(**defaults), assumed
+    given = {**given, "schedule": strategy.schedule}
+    assumed = []
+    for fields in DEFAULTS_IN_ORDER:
+        candidate = Candidate(
+            strategy, model, software, specs.num_gpus, scenario.sequence_length, scenario.global_batch
+        )
+        values = candidate.values()
+        for name in fields:
+            if name in given or name not in software.defaults:
+                continue
+            value = software.defaults[name].resolve(values)
+            strategy = strategy.replace(**{name: tuple(value) if isinstance(value, list) else value})
+            if name not in COUNTS:
+                assumed.append(f"strategy.{name}")
+    return strategy, tuple(assumed)
+
+
+_FIRST = (*COUNTS, "precision", "transport", "dp_sharding", "sequence_parallel", "routing", "overlap_grad_reduce")
+DEFAULTS_IN_ORDER = (_FIRST, tuple(name for name in FIELDS if name not in _FIRST))
+"""Fields in the order in which their defaults are filled in: later ones may depend on earlier ones."""
 
 
 def build_machine(specs: ScenarioSpecs) -> Machine:
@@ -238,6 +249,9 @@ def build_machine(specs: ScenarioSpecs) -> Machine:
 def transport_constants(spec: TransportSpec, specs: ScenarioSpecs) -> dict[str, float]:
     """Return the constants of a transport; those fitted on other links grow with the links at hand."""
     values = {name: constant.value for name, constant in spec.constants.items()}
+    told = specs.software.constants.get(f"{spec.name}_num_sms")
+    if told is not None:
+        values["num_sms"] = told.value
     nic = specs.nic.bandwidth.value * specs.node.nics_per_node / specs.node.gpus_per_node
     scales = {
         "nvlink_bandwidth": specs.gpu.nvlink_bandwidth.value / values.pop("reference_nvlink_bandwidth", np.inf),
@@ -293,4 +307,5 @@ def build_runtime(software: SoftwareSpec) -> Runtime:
         main_param_remainders=runtime.main_param_remainders.value,
         local_accumulation=runtime.grad_accumulation.value == "local",
         bf16_layers=int(runtime.bf16_layers.value),
+        max_live_params=live.value if (live := software.constants.get("max_live_parameters")) else None,
     )

@@ -107,7 +107,7 @@ class Runtime:
     the count of the modelled operations. ``upcast_gradients``: the optimizer works on FP32 copies of lower gradients.
     ``main_param_remainders``: main weights hold only the bits that BF16 weights lack. ``local_accumulation``: gradients
     of several micro-batches are added before they are reduced. ``bf16_layers``: layers at each end of the model that
-    keep BF16 GEMMs.
+    keep BF16 GEMMs. ``max_live_params``: parameters that sharded training gathers at a time, where not a whole layer.
     """
 
     fusion: Fusion = Fusion()
@@ -117,6 +117,7 @@ class Runtime:
     main_param_remainders: bool = False
     local_accumulation: bool = False
     bf16_layers: int = 0
+    max_live_params: float | None = None
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,9 @@ TENSORS = (*STATE, *TRANSIENT, "transport")
 CLASSES = (*TENSORS, "slack", "context", "nccl")
 LOGITS = ("logits",)
 
+FRAGMENTATION = 0.02
+"""Share of the transient tensors that the allocator loses even under pressure (assumed). [-]"""
+
 Classes = Mapping[str, Numeric]
 
 
@@ -112,9 +115,15 @@ def _transport(plan: Plan, held: IntArray, stages: list[Stage]) -> Numeric:
 
 
 def _phase(plan: Plan, base: dict[str, Numeric], **transient: Numeric) -> Classes:
-    """All classes of one phase; the allocator's slack grows with what comes and goes."""
-    slack = plan.machine.memory.allocator_slack * sum(transient.values(), 0.0)
-    classes = base | transient | {"slack": slack}
+    """All classes of one phase; the allocator's slack grows with what comes and goes.
+
+    Near the capacity the allocator gives cached blocks back before it fails: slack shrinks to what it cannot avoid.
+    """
+    memory = plan.machine.memory
+    moving = sum(transient.values(), 0.0)
+    wished, floor = memory.allocator_slack * moving, np.minimum(memory.allocator_slack, FRAGMENTATION) * moving
+    room = plan.machine.gpu.memory_capacity - total(base | transient)
+    classes = base | transient | {"slack": np.clip(room, floor, wished)}
     return {name: classes.get(name, 0.0) for name in CLASSES}
 
 
@@ -191,6 +200,8 @@ def _unsharded(plan: Plan, blocks: Blocks) -> Numeric:
     unit: Numeric = 0.0
     for priced in blocks.values():
         unit = np.maximum(unit, priced.params.total)
+    if plan.machine.runtime.max_live_params is not None:
+        unit = np.minimum(unit, plan.machine.runtime.max_live_params)
     held = 2.0 * types.compute * unit if sharding.weights else 0.0
     if sharding.weights and not plan.strategy.reshard_after_forward:
         held = types.compute * max((params.total for params in plan.params), key=lambda value: float(np.max(value)))

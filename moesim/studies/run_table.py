@@ -13,11 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from moesim.base.errors import SpecError
+from moesim.evaluator import evaluate
 from moesim.problem import Problem, resolve
-from moesim.spec import library
-from moesim.spec.hardware import NodeSpec
 from moesim.spec.load import scenario_from_data
+from moesim.spec.lookup import hardware_for, software_for
 
 Row = Mapping[str, str]
 
@@ -39,7 +41,7 @@ NAMES = {
     "routing": "routing",
 }
 FLAGS = ("sequence_parallel", "overlap_grad_reduce", "overlap_param_gather", "overlap_tp", "overlap_ep", "overlap_p2p")
-ASSUMED_PRECISION = {"": "bf16", "fp8": "fp8-current"}
+OPEN_PRECISIONS = ("", "fp8")
 """Precisions that a table leaves open: not printed, and FP8 of unknown kind."""
 
 
@@ -90,11 +92,12 @@ def run_of(row: Row) -> Run | Refused:
     broken = problem.check()
     if broken:
         return Refused(run_id, broken[0].violation.rule, "; ".join(one.violation.message for one in broken))
+    problem, repeated = _fitting(problem)
     return Run(
         run_id,
         row,
         problem,
-        (*problem.assumed, *assumed, *placed),
+        (*problem.assumed, *assumed, *placed, *repeated),
         _number(row.get("step_time_s", "")),
         None if (gib := _number(row.get("peak_mem_gib", ""))) is None else gib * 2**30,
     )
@@ -127,8 +130,12 @@ def _scenario(row: Row) -> tuple[dict[str, Any], list[str]]:
     if row.get("recompute"):
         strategy["recompute"] = [part for part in row["recompute"].split(";") if part != "none"]
     precision = row.get("precision", "")
-    strategy["precision"] = ASSUMED_PRECISION.get(precision, precision)
-    if precision in ASSUMED_PRECISION:
+    if precision == "fp8":
+        blackwell = row["gpu"].startswith(("b", "gb"))
+        strategy["precision"] = "fp8-current" if blackwell else "fp8-delayed"  # recipes of 2024 on Hopper, later there
+    elif precision:
+        strategy["precision"] = precision
+    if precision in OPEN_PRECISIONS:
         assumed.append("strategy.precision")
     if row.get("param_dtype") == "fp8":
         strategy["fp8_params"] = True
@@ -145,50 +152,41 @@ def _scenario(row: Row) -> tuple[dict[str, Any], list[str]]:
         strategy["layout"] = layout[1]
     if "shared_expert_overlap=1" in notes:
         strategy["overlap_shared_expert"] = True
-    node, count, used, open_fields = _cluster(row)
-    cluster = {"node": node, "count": count} | ({"gpus": used} if used else {})
+    hardware = hardware_for(
+        row["gpu"],
+        int(row["num_gpus"]),
+        int(row["gpus_per_node"]) if row.get("gpus_per_node") else None,
+        int(row["nvlink_domain_size"]) if row.get("nvlink_domain_size") else None,
+        _number(row.get("nic_gbps_per_gpu", "")),
+        row.get("fabric", ""),
+    )
+    cluster = {"node": hardware.node, "count": hardware.count} | ({"gpus": hardware.gpus} if hardware.gpus else {})
     data = {
         "schema": 1,
         "name": row["run_id"],
         "model": row["model"],
         "cluster": cluster,
-        "software": row.get("stack") or "megatron-core",
+        "software": _software(row),
         "sequence_length": int(row["seq_len"]),
         "global_batch": int(float(row["global_batch"])),
         "strategy": strategy,
+        "overrides": hardware.overrides | _remainders(notes),
     }
-    return data, assumed + open_fields
+    return data, assumed + [f"cluster.{name}" for name in hardware.assumed]
 
 
-def _cluster(row: Row) -> tuple[str, int, int | None, list[str]]:
-    """Node kind of a row, how many of them, and the GPUs used where that is less."""
-    gpu = library.get("gpus", row["gpu"]).name
-    num_gpus = int(row["num_gpus"])
-    nodes = [library.get("nodes", name) for name in library.names("nodes")]
-    fitting = [node for node in nodes if library.get("gpus", node.gpu).name == gpu]
-    if not fitting:
-        raise SpecError.single("", "gpu", f"no node holds {gpu}")
-    best = max(fitting, key=lambda node: _agreement(node, row))
-    count = -(-num_gpus // best.gpus_per_node)
-    used = num_gpus if num_gpus % best.gpus_per_node else None
-    crossing = count > 1 and best.nvlink_domain < num_gpus
-    open_fields = ["cluster.nic"] if crossing and not row.get("nic_gbps_per_gpu") else []
-    return best.name, count, used, open_fields
+def _remainders(notes: str) -> dict[str, Any]:
+    """Main weights that a row says are whole FP32, not the bits that BF16 weights lack."""
+    return {"software.runtime.main_param_remainders": False} if "master=fp32" in notes else {}
 
 
-def _agreement(node: NodeSpec, row: Row) -> tuple[int, ...]:
-    """How well a node agrees with what a row says: GPUs a node, NIC speed, network; then the plainest."""
-    nic = library.get("nics", node.nic)
-    per_gpu = nic.bandwidth.value * node.nics_per_node / node.gpus_per_node * 8 / 1e9
-    speed = _number(row.get("nic_gbps_per_gpu", ""))
-    fabric = row.get("fabric", "")
-    kinds = {"infiniband": ("infiniband",), "roce": ("roce",), "efa": ("efa",), "rdma": ("infiniband", "roce", "efa")}
-    return (
-        int(row.get("gpus_per_node", "") in ("", str(node.gpus_per_node))),
-        int(speed is None or abs(per_gpu - speed) < 1),
-        int(nic.protocol in kinds.get(fabric, ("infiniband",))),
-        -len(node.name),
-    )
+def _software(row: Row) -> str:
+    """Profile that a row's stack and version name; two stacks print in other columns which of theirs they mean."""
+    name = software_for(row.get("stack") or "megatron-core", row.get("stack_version", ""))
+    if name == "torchtitan" and row.get("compile") == "0":
+        return "torchtitan-eager"
+    pure = row["gpu"] == "a100-sxm-40gb" or (row["gpu"] == "a100-sxm-80gb" and row["model"] == "mpt-70b")
+    return "llm-foundry-pure" if name == "llm-foundry" and pure else name
 
 
 def _placed(problem: Problem) -> tuple[Problem, tuple[str, ...]]:
@@ -198,6 +196,34 @@ def _placed(problem: Problem) -> tuple[Problem, tuple[str, ...]]:
     if strategy.layout != "even" or layers % (strategy.pp * strategy.vpp) == 0:
         return problem, ()
     return problem.with_changes({"layout": problem.software.runtime.placement.value}), ("strategy.layout",)
+
+
+RECOMPUTES = (
+    ("moe_act",),
+    ("layernorm", "moe_act"),
+    ("mlp",),
+    ("layernorm", "mlp"),
+    ("mla_up_proj",),
+    ("moe_act", "mla_up_proj", "mlp"),
+    ("layernorm", "moe"),
+    ("attn", "mlp"),
+    ("full",),
+)
+"""What a run that does not print its recomputation may have used."""
+
+
+def _fitting(problem: Problem) -> tuple[Problem, tuple[str, ...]]:
+    """Where the default recomputation of an unprinted field does not fit, the cheapest that does."""
+    if "strategy.recompute" not in problem.assumed:
+        return problem, ()
+    strategies = [problem.strategy, *(problem.strategy.replace(recompute=names) for names in RECOMPUTES)]
+    evaluation = evaluate(problem, strategies)
+    capacity = problem.machine.gpu.memory_capacity
+    fits = evaluation.legal & (evaluation.peak_bytes <= capacity)
+    if fits[0] or not fits.any():
+        return problem, ()
+    best = int(np.argmin(np.where(fits, evaluation.step_time_s, np.inf)))
+    return problem.with_changes({"recompute": list(strategies[best].recompute)}), ("strategy.recompute",)
 
 
 def _number(text: str) -> float | None:
