@@ -15,7 +15,7 @@ from moesim.spec import library
 from moesim.spec.load import ScenarioSpecs, load_scenario, load_specs, scenario_from_names
 from moesim.spec.model import ModelSpec
 from moesim.spec.overrides import with_overrides
-from moesim.spec.scenario import MeasuredSpec, ScenarioSpec
+from moesim.spec.scenario import STRATEGY_FIELDS, MeasuredSpec, ScenarioSpec
 from moesim.spec.software import SoftwareSpec
 from moesim.workload.model import Attention, Layer, Model, Moe
 from moesim.workload.strategy import COUNTS, Strategy
@@ -88,12 +88,15 @@ class Problem:
         return resolve(with_overrides(self.scenario, changes, where))
 
     def _issue(self, broken: Broken) -> Issue:
-        path = f"strategy.{broken.field}" if broken.field else "strategy"
+        paths = [f"strategy.{name}" if name in STRATEGY_FIELDS else name for name in broken.fields] or ["strategy"]
+        changed = (path for path in paths if self.scenario.where(path).startswith("--"))
+        path = next(changed, paths[0])  # what an option has changed is blamed before what stands in the file
+        where = self.scenario.where(path)
         violation = broken.violation
-        fix = (
-            f"legal: {violation.legal}" if violation.legal and not violation.legal.startswith(("did", "known")) else ""
-        )
-        return Issue(self.scenario.where(path), path, f"{violation.message} [{violation.rule}]", fix or violation.legal)
+        legal = violation.legal
+        fix = f"legal: {legal}" if legal and not legal.startswith(("did", "known")) else legal
+        shown = "" if where.startswith("--") else path  # an option names its path itself
+        return Issue(where, shown, f"{violation.message} [{violation.rule}]", fix)
 
 
 def load(path: str | Path) -> Problem:
@@ -145,25 +148,21 @@ def build_model(spec: ModelSpec) -> Model:
 def build_strategy(specs: ScenarioSpecs, model: Model) -> tuple[Strategy, tuple[str, ...]]:
     """Return the strategy of a scenario and the fields that a default of the software stands in for.
 
-    Degrees that are left out are 1. The schedule follows from the degrees: none without a pipeline, interleaved with
-    virtual stages, otherwise 1f1b.
+    Defaults are taken in the order of the software spec: a condition sees what is given and the defaults before it.
+    Degrees that are left out are 1, which nobody has to be told.
     """
     scenario, software = specs.scenario, specs.software
     given = scenario.strategy.given
-    strategy = Strategy(**given)
-    if "schedule" not in given:
-        schedule = "none" if strategy.pp == 1 else "interleaved-1f1b" if strategy.vpp > 1 else "1f1b"
-        strategy = strategy.replace(schedule=schedule)
-    candidate = Candidate(strategy, model, software, specs.num_gpus, scenario.sequence_length, scenario.global_batch)
-    values = candidate.values()
-    defaults = {
-        name: default.resolve(values)
-        for name, default in software.defaults.items()
-        if name not in given and name != "schedule"
-    }
-    defaults = {name: tuple(value) if isinstance(value, list) else value for name, value in defaults.items()}
-    assumed = tuple(f"strategy.{name}" for name in defaults if name not in COUNTS)
-    return strategy.replace(**defaults), assumed
+    strategy, assumed = Strategy(**given), []
+    for name, default in software.defaults.items():
+        if name in given:
+            continue
+        setting = (model, software, specs.num_gpus, scenario.sequence_length, scenario.global_batch)
+        value = default.resolve(Candidate(strategy, *setting).values())
+        strategy = strategy.replace(**{name: tuple(value) if isinstance(value, list) else value})
+        if name not in COUNTS and (name, value) != ("schedule", "none"):
+            assumed.append(f"strategy.{name}")
+    return strategy, tuple(assumed)
 
 
 def build_machine(specs: ScenarioSpecs) -> Machine:

@@ -44,7 +44,8 @@ def gemm_time(work: Gemm, gpu: Gpu) -> Numeric:
     aiconfigurator-core-0.12
     """
     constants = gpu.kernels
-    dimensions = max(np.ndim(value) for value in (work.m, work.n, work.k, work.groups, gpu.bf16_flop_rate))
+    rates = (gpu.num_sms, gpu.bf16_flop_rate, gpu.memory_bandwidth, *vars(constants).values())
+    dimensions = max(np.ndim(value) for value in (work.m, work.n, work.k, work.groups, *rates))
     tile_m, tile_n, split = (choice.reshape((-1,) + (1,) * dimensions) for choice in (TILE_M, TILE_N, SPLIT))
     tiles = work.groups * np.ceil(work.m / tile_m) * np.ceil(work.n / tile_n)
     waves = np.ceil(tiles * split / gpu.num_sms)
