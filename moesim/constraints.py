@@ -24,7 +24,7 @@ from moesim.workload.precision import recipes
 from moesim.workload.recompute import parse, policies
 from moesim.workload.sharding import SHARDINGS
 from moesim.workload.stages import Stage, place_layers
-from moesim.workload.strategy import DTYPE_BYTES, Strategy
+from moesim.workload.strategy import COUNTS, DTYPE_BYTES, Strategy
 
 CHOICES = {
     "dp_sharding": tuple(SHARDINGS),
@@ -80,9 +80,9 @@ class Candidate:
             "hidden_size": self.model.hidden,
             "sequence_length": self.sequence_length,
             "global_batch": self.global_batch,
-            "num_micro_batches": self.num_micro_batches,
-            "dp": self.mesh.dp,
-            "edp": self.mesh.edp,
+            "num_micro_batches": _whole(self.num_micro_batches),
+            "dp": _whole(self.mesh.dp),
+            "edp": _whole(self.mesh.edp),
             "recompute_full": any(parse(name)[0] == "full" for name in recompute),
             "recompute_moe": "moe" in recompute,
         }
@@ -90,31 +90,41 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Rule:
-    """One constraint on one field.
+    """One constraint.
 
-    ``holds`` is a mask where degrees are arrays; ``message`` speaks of one strategy. ``legal`` lists the values of the
-    field that satisfy this rule, by trying them, unless ``legal_text`` says it better.
+    ``fields`` are the fields it speaks of, the one to blame first. ``holds`` is a mask where degrees are arrays;
+    ``message`` speaks of one strategy. ``legal`` lists the values of a field that satisfy this rule, by trying them;
+    where there are none, or the field is no degree, ``otherwise`` says what to do. A rule means nothing while one of
+    those that it ``needs`` is broken.
     """
 
     name: str
-    field: str
+    fields: tuple[str, ...]
     holds: Callable[[Candidate], Boolean]
     message: Callable[[Candidate], str]
-    legal_text: str = ""
+    otherwise: Callable[[Candidate], str] = lambda candidate: ""
+    needs: tuple[str, ...] = ()
 
-    def legal(self, candidate: Candidate) -> str:
-        """Values of the field that satisfy the rule, the others unchanged."""
-        if self.legal_text:
-            return self.legal_text
+    def legal(self, candidate: Candidate) -> tuple[str, str]:
+        """The field to change, and the values of it that satisfy the rule, the others unchanged."""
         values = np.arange(1, candidate.num_gpus + 1, dtype=float)
-        tried = replace(candidate, strategy=candidate.strategy.replace(**{self.field: values}))
-        legal = values[np.broadcast_to(self.holds(tried), values.shape)]
-        listed = ", ".join(f"{value:.0f}" for value in legal[:12])
-        return f"{self.field} in {listed}{', ...' if len(legal) > 12 else ''}" if len(legal) else ""
+        for field in self.fields:
+            if field in COUNTS:
+                tried = replace(candidate, strategy=candidate.strategy.replace(**{field: values}))
+                legal = values[np.broadcast_to(self.holds(tried), values.shape)]
+                if len(legal):
+                    listed = ", ".join(f"{value:.0f}" for value in legal[:12])
+                    return field, f"{field} in {listed}{', ...' if len(legal) > 12 else ''}"
+        return self.fields[-1], self.otherwise(candidate)
 
 
 def _divides(whole: Numeric, part: Numeric) -> Boolean:
     return np.equal(np.mod(whole, part), 0)
+
+
+def _whole(value: Numeric) -> Numeric:
+    """A whole scalar as an int, so that messages say 4 and not 4.0."""
+    return int(value) if np.ndim(value) == 0 and value == int(value) else value
 
 
 def _n(value: Numeric) -> str:
@@ -131,23 +141,34 @@ def _expert_ranks(c: Candidate) -> Numeric:
 
 RULES = (
     Rule(
+        "pipeline-ranks",
+        ("pp",),
+        lambda c: _divides(c.num_gpus, c.strategy.pp),
+        lambda c: f"pp = {_n(c.strategy.pp)} does not divide {c.num_gpus} GPUs",
+    ),
+    Rule(
         "ranks",
-        "tp",
+        ("tp", "cp", "pp"),
         lambda c: _divides(c.num_gpus, _attention_ranks(c)),
-        lambda c: f"tp*cp*pp = {_n(_attention_ranks(c))} does not divide {c.num_gpus} GPUs",
+        lambda c: (
+            f"tp*cp*pp = {_n(_attention_ranks(c))} does not divide {c.num_gpus} GPUs: a stage has "
+            f"{_n(c.num_gpus / c.strategy.pp)} ranks for tp*cp = {_n(c.strategy.tp * c.strategy.cp)}"
+        ),
+        needs=("pipeline-ranks",),
     ),
     Rule(
         "expert-ranks",
-        "ep",
+        ("ep", "etp", "pp"),
         lambda c: _divides(c.num_gpus, _expert_ranks(c)),
         lambda c: (
             f"etp*ep*pp = {_n(_expert_ranks(c))} does not divide {c.num_gpus} GPUs: a stage has "
             f"{_n(c.num_gpus / c.strategy.pp)} ranks for ep*etp = {_n(c.strategy.ep * c.strategy.etp)}"
         ),
+        needs=("pipeline-ranks",),
     ),
     Rule(
         "experts",
-        "ep",
+        ("ep",),
         lambda c: _divides(c.moe.num_experts, c.strategy.ep) if c.moe else np.equal(c.strategy.ep, 1),
         lambda c: (
             f"ep = {_n(c.strategy.ep)} does not divide {c.moe.num_experts} experts"
@@ -157,7 +178,7 @@ RULES = (
     ),
     Rule(
         "expert-width",
-        "etp",
+        ("etp",),
         lambda c: _divides(c.moe.ffn_size, c.strategy.etp) if c.moe else np.equal(c.strategy.etp, 1),
         lambda c: (
             f"etp = {_n(c.strategy.etp)} does not divide the expert width {c.moe.ffn_size}"
@@ -167,28 +188,30 @@ RULES = (
     ),
     Rule(
         "heads",
-        "tp",
+        ("tp",),
         lambda c: _divides(c.model.layers[-1].attention.num_heads, c.strategy.tp),
         lambda c: f"tp = {_n(c.strategy.tp)} does not divide {c.model.layers[-1].attention.num_heads} attention heads",
     ),
     Rule(
         "sequence",
-        "tp",
+        ("tp", "cp"),
         lambda c: _divides(c.sequence_length, c.strategy.tp * c.strategy.cp),
         lambda c: f"tp*cp = {_n(c.strategy.tp * c.strategy.cp)} does not divide sequences of {c.sequence_length}",
     ),
     Rule(
         "batch",
-        "micro_batch",
+        ("micro_batch", "global_batch"),
         lambda c: _divides(c.global_batch, c.mesh.dp * c.strategy.micro_batch),
         lambda c: (
             f"a global batch of {c.global_batch} does not divide by dp*micro_batch = {_n(c.mesh.dp)}*"
             f"{_n(c.strategy.micro_batch)}"
         ),
+        lambda c: f"global_batch a multiple of {_n(c.mesh.dp * c.strategy.micro_batch)}",
+        needs=("pipeline-ranks", "ranks"),
     ),
     Rule(
         "ulysses-heads",
-        "cp",
+        ("cp",),
         lambda c: np.logical_or(
             c.strategy.cp_kind != "ulysses",
             _divides(c.model.layers[-1].attention.num_heads, c.strategy.tp * c.strategy.cp),
@@ -200,98 +223,99 @@ RULES = (
     ),
     Rule(
         "experts-without-sequence-parallelism",
-        "sequence_parallel",
+        ("sequence_parallel",),
         lambda c: np.logical_or(c.strategy.sequence_parallel or c.moe is None, np.equal(c.strategy.tp, 1)),
         lambda c: (
             f"tp = {_n(c.strategy.tp)} without sequence parallelism routes every token {_n(c.strategy.tp)} times in "
             "an MoE model"
         ),
-        "sequence_parallel: true",
+        lambda c: "sequence_parallel: true",
     ),
     Rule(
         "overlap-tp-without-sequence-parallelism",
-        "overlap_tp",
+        ("overlap_tp",),
         lambda c: not c.strategy.overlap_tp or c.strategy.sequence_parallel,
         lambda c: "overlap_tp splits the all-gather and reduce-scatter of sequence parallelism",
-        "overlap_tp: false, or sequence_parallel: true",
+        lambda c: "overlap_tp: false, or sequence_parallel: true",
     ),
     Rule(
         "overlap-shared-expert",
-        "overlap_shared_expert",
-        lambda c: not c.strategy.overlap_shared_expert
-        or bool(c.moe and c.moe.shared_size and not c.strategy.overlap_ep),
+        ("overlap_shared_expert",),
+        lambda c: (
+            not c.strategy.overlap_shared_expert or bool(c.moe and c.moe.shared_size and not c.strategy.overlap_ep)
+        ),
         lambda c: "overlap_shared_expert needs shared experts, and overlap_ep already uses the time of the exchange",
-        "overlap_shared_expert: false",
+        lambda c: "overlap_shared_expert: false",
     ),
     Rule(
         "capacity",
-        "capacity_factor",
+        ("capacity_factor",),
         lambda c: (c.strategy.routing == "capacity") == (c.strategy.capacity_factor is not None),
         lambda c: (
             f"routing '{c.strategy.routing}' with capacity_factor {c.strategy.capacity_factor}: one needs the other"
         ),
-        "routing: capacity with capacity_factor: 1.0 or more, or neither",
+        lambda c: "routing: capacity with capacity_factor: 1.0 or more, or neither",
     ),
     Rule(
         "imbalance",
-        "rank_imbalance",
+        ("rank_imbalance",),
         lambda c: np.greater_equal(c.strategy.rank_imbalance, 1.0),
         lambda c: f"rank_imbalance = {_n(c.strategy.rank_imbalance)}: the hottest rank over the mean is at least 1",
-        "rank_imbalance: 1.0 or more",
+        lambda c: "rank_imbalance: 1.0 or more",
     ),
     Rule(
         "reshard",
-        "reshard_after_forward",
+        ("reshard_after_forward",),
         lambda c: c.strategy.reshard_after_forward or SHARDINGS[c.strategy.dp_sharding].weights,
         lambda c: f"dp_sharding {c.strategy.dp_sharding} keeps whole weights; there is nothing to keep unsharded",
-        "reshard_after_forward: true, or dp_sharding: fsdp",
+        lambda c: "reshard_after_forward: true, or dp_sharding: fsdp",
     ),
     Rule(
         "precision-of-the-gpu",
-        "precision",
+        ("precision",),
         lambda c: recipes.get(c.strategy.precision).rate in c.rates,
         lambda c: f"this GPU has no rate for precision {c.strategy.precision}",
-        "a precision that the GPU's tensor cores know",
+        lambda c: "a precision that the GPU's tensor cores know",
     ),
     Rule(
         "fp8-params",
-        "fp8_params",
+        ("fp8_params",),
         lambda c: not c.strategy.fp8_params or recipes.get(c.strategy.precision).casts,
         lambda c: f"fp8_params with precision {c.strategy.precision}, which casts nothing",
-        "fp8_params: false, or an FP8 precision",
+        lambda c: "fp8_params: false, or an FP8 precision",
     ),
     Rule(
         "overlap-ep-recompute",
-        "recompute",
+        ("recompute",),
         lambda c: not (c.strategy.overlap_ep and {"full", "moe"} & {parse(name)[0] for name in c.strategy.recompute}),
         lambda c: (
             "overlap_ep interleaves forward and backward layer by layer; recomputing a whole layer or its experts "
             "inside it is not modelled"
         ),
-        "recompute without full and moe, or overlap_ep: false",
+        lambda c: "recompute without full and moe, or overlap_ep: false",
     ),
     Rule(
         "recompute-full-alone",
-        "recompute",
+        ("recompute",),
         lambda c: len(c.strategy.recompute) < 2 or "full" not in {parse(name)[0] for name in c.strategy.recompute},
         lambda c: f"recompute 'full' already repeats the rest of {', '.join(c.strategy.recompute)}",
-        "full alone, or modules without full",
+        lambda c: "full alone, or modules without full",
     ),
     Rule(
         "param-gather-unsharded",
-        "overlap_param_gather",
+        ("overlap_param_gather",),
         lambda c: not c.strategy.overlap_param_gather or c.strategy.dp_sharding in ("zero1", "zero2"),
         lambda c: f"dp_sharding {c.strategy.dp_sharding} gathers no parameters after the optimizer",
-        "overlap_param_gather: false, or dp_sharding: zero1",
+        lambda c: "overlap_param_gather: false, or dp_sharding: zero1",
     ),
 )
 
 
 @dataclass(frozen=True)
 class Broken:
-    """A violation and the strategy field that it speaks of."""
+    """A violation and the fields that it speaks of, the one to blame first."""
 
-    field: str
+    fields: tuple[str, ...]
     violation: Violation
 
 
@@ -311,26 +335,39 @@ def violations(candidate: Candidate) -> list[Broken]:
     unknown = list(_unknown_names(candidate.strategy))
     if unknown:
         return unknown
-    found = [
-        Broken(rule.field, Violation(rule.name, rule.message(candidate), rule.legal(candidate)))
-        for rule in RULES
-        if not rule.holds(candidate)
-    ]
+    found: list[Broken] = []
+    broken: set[str] = set()
+    for rule in RULES:
+        if broken.isdisjoint(rule.needs) and not rule.holds(candidate):
+            broken.add(rule.name)
+            field, legal = rule.legal(candidate)
+            fields = (field, *(other for other in rule.fields if other != field))
+            found.append(Broken(fields, Violation(rule.name, rule.message(candidate), legal)))
     if not found:  # what follows divides the batch and the layers
         strategy = candidate.strategy
         schedule = schedules.get(strategy.schedule)
-        broken = schedule.constraints(strategy.pp, int(candidate.num_micro_batches), strategy.vpp)
-        found.extend(Broken("schedule", violation) for violation in broken)
+        refused = schedule.constraints(strategy.pp, int(candidate.num_micro_batches), strategy.vpp)
+        found.extend(Broken(("schedule",), violation) for violation in refused)
         placed = _placed(candidate)
         if isinstance(placed, Violation):
-            found.append(Broken("layout", placed))
+            found.append(Broken(("layout",), placed))
     values = candidate.values()
-    for rule in candidate.software.rules:
-        violation = rule.violation(values, candidate.software.name)
-        if violation:
-            fields = [name for name in Strategy.__dataclass_fields__ if name in rule.names]
-            found.append(Broken(fields[0] if fields else "", violation))
+    for framework_rule in candidate.software.rules:
+        if any(not broken.isdisjoint(BEHIND[name]) for name in framework_rule.names if name in BEHIND):
+            continue
+        refusal = framework_rule.violation(values, candidate.software.name)
+        if refusal:
+            fields = tuple(name for name in Strategy.__dataclass_fields__ if name in framework_rule.names)
+            found.append(Broken(fields, refusal))
     return found
+
+
+BEHIND = {
+    "dp": {"pipeline-ranks", "ranks"},
+    "edp": {"pipeline-ranks", "expert-ranks"},
+    "num_micro_batches": {"pipeline-ranks", "ranks", "batch"},
+}
+"""Core rules that must hold before a derived number is whole and a rule of a framework can speak of it."""
 
 
 def stages(candidate: Candidate) -> tuple[Stage, ...]:
@@ -364,4 +401,4 @@ def _unknown_names(strategy: Strategy) -> Iterator[Broken]:
 
 
 def _unknown(field: str, kind: str, name: str, known: list[str]) -> Broken:
-    return Broken(field, Violation(f"known-{field}", f"no {kind} '{name}'", did_you_mean(name, known)))
+    return Broken((field,), Violation(f"known-{field}", f"no {kind} '{name}'", did_you_mean(name, known)))

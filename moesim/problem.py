@@ -17,13 +17,13 @@ from moesim.spec import library
 from moesim.spec.hardware import GpuSpec
 from moesim.spec.load import ScenarioSpecs, load_scenario, load_specs, scenario_from_names
 from moesim.spec.overrides import with_overrides
-from moesim.spec.scenario import MeasuredSpec, ScenarioSpec
+from moesim.spec.scenario import STRATEGY_FIELDS, MeasuredSpec, ScenarioSpec
 from moesim.spec.software import SoftwareSpec
 from moesim.spec.transport import TransportSpec
 from moesim.workload.from_spec import model_from_spec
 from moesim.workload.model import Model
 from moesim.workload.setting import Fusion
-from moesim.workload.strategy import COUNTS, FIELDS, Strategy
+from moesim.workload.strategy import COUNTS, Strategy
 
 
 @dataclass(frozen=True)
@@ -100,12 +100,15 @@ class Problem:
         return resolve(with_overrides(self.scenario, changes, where))
 
     def _issue(self, broken: Broken) -> Issue:
-        path = f"strategy.{broken.field}" if broken.field else "strategy"
+        paths = [f"strategy.{name}" if name in STRATEGY_FIELDS else name for name in broken.fields] or ["strategy"]
+        changed = (path for path in paths if self.scenario.where(path).startswith("--"))
+        path = next(changed, paths[0])  # what an option has changed is blamed before what stands in the file
+        where = self.scenario.where(path)
         violation = broken.violation
-        fix = (
-            f"legal: {violation.legal}" if violation.legal and not violation.legal.startswith(("did", "known")) else ""
-        )
-        return Issue(self.scenario.where(path), path, f"{violation.message} [{violation.rule}]", fix or violation.legal)
+        legal = violation.legal
+        fix = f"legal: {legal}" if legal and not legal.startswith(("did", "known")) else legal
+        shown = "" if where.startswith("--") else path  # an option names its path itself
+        return Issue(where, shown, f"{violation.message} [{violation.rule}]", fix)
 
 
 def load(path: str | Path) -> Problem:
@@ -147,35 +150,21 @@ def resolve(scenario: ScenarioSpec) -> Problem:
 def build_strategy(specs: ScenarioSpecs, model: Model) -> tuple[Strategy, tuple[str, ...]]:
     """Return the strategy of a scenario and the fields that a default of the software stands in for.
 
-    Degrees that are left out are 1. The schedule follows from the degrees: none without a pipeline, interleaved with
-    virtual stages, otherwise 1f1b.
+    Defaults are taken in the order of the software spec: a condition sees what is given and the defaults before it.
+    Degrees that are left out are 1, which nobody has to be told.
     """
     scenario, software = specs.scenario, specs.software
     given = scenario.strategy.given
-    strategy = Strategy(**given)
-    if "schedule" not in given:
-        schedule = "none" if strategy.pp == 1 else "interleaved-1f1b" if strategy.vpp > 1 else "1f1b"
-        strategy = strategy.replace(schedule=schedule)
-    given = {**given, "schedule": strategy.schedule}
-    assumed = []
-    for fields in DEFAULTS_IN_ORDER:
-        candidate = Candidate(
-            strategy, model, software, specs.num_gpus, scenario.sequence_length, scenario.global_batch
-        )
-        values = candidate.values()
-        for name in fields:
-            if name in given or name not in software.defaults:
-                continue
-            value = software.defaults[name].resolve(values)
-            strategy = strategy.replace(**{name: tuple(value) if isinstance(value, list) else value})
-            if name not in COUNTS:
-                assumed.append(f"strategy.{name}")
+    strategy, assumed = Strategy(**given), []
+    for name, default in software.defaults.items():
+        if name in given:
+            continue
+        setting = (model, software, specs.num_gpus, scenario.sequence_length, scenario.global_batch)
+        value = default.resolve(Candidate(strategy, *setting).values())
+        strategy = strategy.replace(**{name: tuple(value) if isinstance(value, list) else value})
+        if name not in COUNTS and (name, value) != ("schedule", "none"):
+            assumed.append(f"strategy.{name}")
     return strategy, tuple(assumed)
-
-
-_FIRST = (*COUNTS, "precision", "transport", "dp_sharding", "sequence_parallel", "routing", "overlap_grad_reduce")
-DEFAULTS_IN_ORDER = (_FIRST, tuple(name for name in FIELDS if name not in _FIRST))
-"""Fields in the order in which their defaults are filled in: later ones may depend on earlier ones."""
 
 
 def build_machine(specs: ScenarioSpecs) -> Machine:

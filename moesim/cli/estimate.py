@@ -39,6 +39,7 @@ def command(
     cases = grammar.variants(vary)
     if timeline is not None and len(cases) > 1:
         raise SpecError.single("--timeline", "", "draws one step", "leave out --vary")
+    grammar.writable(timeline=timeline, output=output)
     problem = grammar.problem_of(scenario, model, cluster)
     if fixed:
         problem = problem.with_changes(fixed)

@@ -87,6 +87,23 @@ def _split(text: str) -> list[str]:
     return [part.strip() for part in parts if part.strip()]
 
 
+def writable(**files: Path | None) -> None:
+    """Refuse files that cannot be written, by option, before anything is computed or written."""
+    problems = Collector()
+    seen: dict[Path, str] = {}
+    for name, path in files.items():
+        if path is None:
+            continue
+        if path.is_dir():
+            problems.add(f"--{name}", "", f"'{path}' is a folder", "name a file")
+        elif not path.parent.is_dir():
+            problems.add(f"--{name}", "", f"there is no folder '{path.parent}'", "make it, or name another")
+        elif path.resolve() in seen:
+            problems.add(f"--{name}", "", f"'{path}' is also the file of --{seen[path.resolve()]}", "name another")
+        seen[path.resolve()] = name
+    problems.raise_if_any()
+
+
 def deliver(plain: Any, shown: Any, as_json: bool, output: Path | None) -> None:
     """Print or write an answer: JSON where asked for (or where the file is called .json), otherwise as people read it.
 

@@ -43,8 +43,13 @@ def command(
     output: grammar.OutputOption = None,
 ) -> None:
     """Run the verb."""
+    grammar.writable(output=output)
     if check:
-        _check()
+        if kind is not None:
+            raise SpecError.single("--check", "", f"checks everything, not only '{kind}'", "leave the kind out")
+        counts = _check()
+        shown = "all sound: " + ", ".join(f"{count} {word}" for word, count in counts.items())
+        grammar.deliver({"sound": True, "counts": counts}, shown, as_json, output)
         return
     if config is not None:
         _convert(kind, name, config, as_json, output)
@@ -67,7 +72,7 @@ def command(
     grammar.deliver(plain, _table(["field", "value"], list(_flat(plain))), as_json, output)
 
 
-def _check() -> None:
+def _check() -> dict[str, int]:
     from moesim.problem import resolve
     from moesim.spec.check import check as check_files
     from moesim.spec.scenario import ScenarioSpec
@@ -84,7 +89,7 @@ def _check() -> None:
                 issues.extend(issue for issue in error.issues if issue not in issues)
     if issues:
         raise SpecError(issues)
-    typer.echo("all sound: " + ", ".join(f"{count} {kind}" for kind, count in counts.items()))
+    return counts
 
 
 def _convert(kind: str | None, name: str | None, config: Path, as_json: bool, output: Path | None) -> None:
@@ -155,30 +160,41 @@ def _flat(plain: dict[str, Any], prefix: str = "") -> list[tuple[str, str]]:
     rows: list[tuple[str, str]] = []
     for key, value in plain.items():
         path = f"{prefix}{key}"
-        if isinstance(value, dict) and {"value", "kind"} <= set(value):
-            source = value.get("source") or value.get("note", "")
-            rows.append((path, f"{value['value']:g}   [{value['kind']}: {source}]"))
+        if isinstance(value, dict) and "kind" in value and {"value", "cases"} & set(value):
+            rows.append((path, f"{_valued(value)}   [{value['kind']}: {value.get('source') or value.get('note', '')}]"))
         elif isinstance(value, dict):
             rows.extend(_flat(value, f"{path}."))
+        elif isinstance(value, list | tuple) and value and isinstance(value[0], dict):
+            for index, item in enumerate(value):
+                rows.extend(_flat(item, f"{path}[{index}]."))
         else:
             rows.append((path, _short(value)))
     return rows
 
 
+def _valued(sourced: dict[str, Any]) -> str:
+    """A sourced number, or a default that may depend on the strategy."""
+    cases = sourced.get("cases") or [sourced]
+    return ", ".join(f"{_short(c.get('value'))} if {c['when']}" if c.get("when") else _short(c["value"]) for c in cases)
+
+
 def _short(value: Any) -> str:
     if isinstance(value, int) and not isinstance(value, bool):
         return f"{value:,}"
+    if isinstance(value, float):
+        return f"{value:g}"
     if isinstance(value, list | tuple):
-        return ", ".join(map(str, value))
+        return ", ".join(map(str, value)) or "none"
     return str(value)
 
 
 def _table(columns: list[str], rows: list[tuple[str, ...]]) -> Any:
     from rich.table import Table
+    from rich.text import Text
 
     table = Table()
     for column in columns:
         table.add_column(column, overflow="fold")
     for row in rows:
-        table.add_row(*row)
+        table.add_row(*map(Text, row))  # as it stands: brackets are no markup
     return table

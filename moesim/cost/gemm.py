@@ -46,7 +46,8 @@ def gemm_time(work: Gemm, gpu: Gpu, grouped: bool = False) -> Numeric:
     aiconfigurator-core-0.12
     """
     constants = gpu.kernels
-    dimensions = max(np.ndim(value) for value in (work.m, work.n, work.k, work.groups, gpu.memory_bandwidth))
+    rates = (gpu.num_sms, *gpu.rates.values(), gpu.memory_bandwidth, *vars(constants).values())
+    dimensions = max(np.ndim(value) for value in (work.m, work.n, work.k, work.groups, *rates))
     tile_m, tile_n, split = (choice.reshape((-1,) + (1,) * dimensions) for choice in (TILE_M, TILE_N, SPLIT))
     tiles = work.groups * np.ceil(work.m / tile_m) * np.ceil(work.n / tile_n)
     waves = np.ceil(tiles * split / gpu.num_sms)
@@ -78,4 +79,5 @@ def grouped_share(rows: Numeric, gpu: Gpu) -> Numeric:
     few = np.clip(place - 7, 0, 1)  # 128 to 256 rows
     many = np.clip((place - 12) / 3, 0, 1)  # 4,096 to 32,768 rows
     small, large = constants.grouped_gemm_small_efficiency, constants.grouped_gemm_large_efficiency
-    return small + (middle - small) * few + (large - middle) * many
+    share: Numeric = small + (middle - small) * few + (large - middle) * many
+    return share

@@ -110,7 +110,7 @@ class Runtime:
     keep BF16 GEMMs. ``max_live_params``: parameters that sharded training gathers at a time, where not a whole layer.
     """
 
-    fusion: Fusion = Fusion()
+    fusion: Fusion = field(default_factory=Fusion)
     launches_per_moe_layer: float | None = None
     launches_per_dense_layer: float | None = None
     upcast_gradients: bool = True

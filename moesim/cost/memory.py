@@ -76,7 +76,7 @@ def rank_memory(plan: Plan, blocks: Blocks) -> tuple[RankMemory, ...]:
     ranks = np.array(plan.schedule.stage_rank(strategy.pp, strategy.vpp))
     held_by = _held(plan.schedule, strategy.pp, plan.num_micro_batches, strategy.vpp, plan.extra_warmup)
     kept = _stage_bytes(plan, blocks)
-    workspace, unsharded = _workspace(plan, blocks), _unsharded(plan, blocks)
+    workspace, unsharded = _workspace(blocks), _unsharded(plan, blocks)
     axes = ("tp", "cp", "dp-cp", "ep", "etp", "edp", "pp")
     communicators = sum((plan.mesh.size(axis) > 1) * 1.0 for axis in axes)
     fixed = {
@@ -94,7 +94,9 @@ def rank_memory(plan: Plan, blocks: Blocks) -> tuple[RankMemory, ...]:
         one = kept[stages[-1]][1]  # the micro-batch in its backward has given its logits back
         ends = any(stage.loss for stage, owner in zip(plan.stages, ranks, strict=True) if owner == rank)
         phases = {
-            "loss" if ends else "forward": _phase(plan, base, activations=activations, logits=logits, unsharded=unsharded),
+            "loss" if ends else "forward": _phase(
+                plan, base, activations=activations, logits=logits, unsharded=unsharded
+            ),
             "backward": _phase(
                 plan, base, activations=activations, logits=logits - one, workspace=workspace, unsharded=unsharded
             ),
@@ -178,9 +180,10 @@ def _at_peak(held: IntArray, kept: list[tuple[Numeric, Numeric]], shape: tuple[i
     return at_peak[0], at_peak[1]
 
 
-def _workspace(plan: Plan, blocks: Blocks) -> Numeric:
-    """Transient tensors of the layer whose backward runs: what its recomputation brings back, and two gradients of its
-    largest tensor (the one that comes in and the one that goes out). [B]
+def _workspace(blocks: Blocks) -> Numeric:
+    """Transient tensors of the layer whose backward runs. [B]
+
+    What its recomputation brings back, and two gradients of its largest tensor (one comes in, one goes out).
     """
     largest: Numeric = 0.0
     for name, priced in blocks.items():

@@ -154,7 +154,10 @@ def chunk_time(
 
 
 def _columns(values: list[Numeric], shape: tuple[int, ...]) -> NDArray[np.float64]:
-    return np.array([np.broadcast_to(value, shape) for value in values], dtype=float)
+    columns = np.empty((len(values), *shape))
+    for row, value in enumerate(values):
+        columns[row] = value
+    return columns
 
 
 def _uses(pieces: tuple[Piece, ...], distinct: dict[int, int], lists: list[Ops]) -> NDArray[np.float64]:

@@ -120,7 +120,7 @@ def variants(rows: Sequence[tuple[Mapping[str, str], Estimate | str]]) -> Render
             continue
         style = "" if result.feasible else "red"
         table.add_row(
-            *case.values(),
+            *map(Text, case.values()),  # as it stands: brackets are no markup
             seconds(result.step_time_s),
             f"{result.tokens_per_s_per_gpu:,.0f}",
             f"{result.tflop_per_s_per_gpu:,.0f}",

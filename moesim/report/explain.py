@@ -70,5 +70,3 @@ def _constants(constants: tuple[Constant, ...]) -> Table:
     table.caption = "elasticity: per cent of step time for one per cent of the constant; values in SI units"
     table.caption_justify = "left"
     return table
-
-

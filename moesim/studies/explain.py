@@ -83,7 +83,7 @@ def _rows(plan: Plan, blocks: Blocks, rank: int) -> list[OpRow]:
         if owner == rank:
             for block in chunk_blocks(plan, stage, blocks):
                 uses[id(block)] = uses.get(id(block), 0) + plan.num_micro_batches
-    rows = []
+    rows: list[OpRow] = []
     for name, block in blocks.items():
         for word, ops in (("fwd", block.forward), ("bwd", block.backward)):
             where = f"{_label(name)} {word}"
@@ -139,5 +139,3 @@ def _bound(plan: Plan, priced: PricedOp) -> str:
     if max(compute, memory) * 5 < priced.seconds:
         return "kernel start"
     return "tensor-cores" if compute > memory else "hbm"
-
-

@@ -72,7 +72,9 @@ def read_runs(path: Path) -> Iterator[Run | Refused]:
         reader = csv.DictReader(file)
         missing = sorted(set(REQUIRED) - set(reader.fieldnames or ()))
         if missing:
-            raise SpecError.single(f"{path}:1", "", f"columns {', '.join(missing)} are missing", "see docs/run_table.md")
+            raise SpecError.single(
+                f"{path}:1", "", f"columns {', '.join(missing)} are missing", "see docs/run_table.md"
+            )
         for row in reader:
             yield run_of({name: (value or "").strip() for name, value in row.items() if name})
 

@@ -1,6 +1,7 @@
 """The attention half of a decoder layer: norm, projections, attention core, output projection, residual."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
@@ -120,7 +121,10 @@ def _core(attention: Attention | LatentAttention, setting: Setting) -> tuple[tup
         return (forward,), (backward,)
     size = 2 * setting.sequences * length * kv_heads * (attention.query_dim + attention.value_dim)
     return (
-        (Op("key-value-ring", "cp", Message("all-gather", "cp", size), modules=CORE), *_beside(forward, "key-value-ring")),
+        (
+            Op("key-value-ring", "cp", Message("all-gather", "cp", size), modules=CORE),
+            *_beside(forward, "key-value-ring"),
+        ),
         (
             # keys and values again, and their gradients on the way back
             Op("key-value-ring-backward", "cp", Message("all-gather", "cp", 2 * size)),
@@ -131,10 +135,12 @@ def _core(attention: Attention | LatentAttention, setting: Setting) -> tuple[tup
 
 def _beside(op: Op, message: str) -> tuple[Op, ...]:
     """The op side by side with the message before it, then a point where both are done."""
-    from dataclasses import replace
-
     join = traffic(f"{op.name}-join", 0.0, 0, modules=op.modules)
     return (replace(op, beside=True), replace(join, needs=(message, op.name)))
+
+
+def _nothing(_: str) -> tuple[Op, ...]:
+    return ()
 
 
 def _exchange(
@@ -142,7 +148,7 @@ def _exchange(
 ) -> tuple[Callable[[str], tuple[Op, ...]], Callable[[str], tuple[Op, ...]], tuple[Saved, ...]]:
     """All-to-alls of Ulysses around the core: heads for sequence and back; the exchanged copies are kept."""
     if setting.cp_kind == "ring":
-        return (lambda suffix: ()), (lambda suffix: ()), ()
+        return _nothing, _nothing, ()
     heads, kv_heads = heads_per_rank(attention, setting.mesh.tp)
     into = 2 * setting.tokens * (heads * attention.query_dim + kv_heads * (attention.query_dim + attention.value_dim))
     out = 2 * setting.tokens * heads * attention.value_dim

@@ -131,5 +131,7 @@ def _with_shared(leg: Op, shared: tuple[Op, ...], setting: Setting) -> tuple[Op,
     if not setting.overlap_shared_expert or not shared:
         return (leg,)
     beside = tuple(replace(op, segment=leg.segment) for op in shared)
-    join = Op(f"{leg.name}-join", "memory_bound", Traffic(0.0), 0, leg.segment, leg.modules, (leg.name, beside[-1].name))
+    join = Op(
+        f"{leg.name}-join", "memory_bound", Traffic(0.0), 0, leg.segment, leg.modules, (leg.name, beside[-1].name)
+    )
     return (leg, replace(beside[0], beside=True), *beside[1:], join)

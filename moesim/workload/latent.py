@@ -70,5 +70,3 @@ def latent_projections(attention: LatentAttention, hidden: int, setting: Setting
             Saved("key-value", 2 * tokens * expanded, UP),  # values are a view of it
         ),
     )
-
-

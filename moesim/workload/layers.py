@@ -20,9 +20,7 @@ def layer_block(layer: Layer, hidden: int, setting: Setting) -> Block:
         rest = expert_block(layer.feed_forward, hidden, setting, norms)
     else:
         rest = dense_block(layer.feed_forward, hidden, setting, norms)
-    return Block(
-        attention.forward + rest.forward, rest.backward + attention.backward, attention.saved + rest.saved
-    )
+    return Block(attention.forward + rest.forward, rest.backward + attention.backward, attention.saved + rest.saved)
 
 
 def joined(*blocks: Block) -> Block:
@@ -42,7 +40,8 @@ def recomputed(block: Block, chosen: tuple[RecomputePolicy, ...]) -> Block:
     """
     modules = {policy.module for policy in chosen if policy.module}
     whole = any(policy.whole_layer for policy in chosen)
-    again, dropped = {}, {}
+    again: dict[str, float] = {}
+    dropped: dict[str, float] = {}
     for policy in chosen:
         again.update(policy.again)
         dropped.update(policy.dropped)

@@ -1,6 +1,6 @@
 """How a layer is run on one rank: tokens, parallel degrees, and the methods that change its operations."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from moesim.base.numeric import Numeric
 from moesim.workload.mesh import Mesh
@@ -82,8 +82,8 @@ class Setting:
     overlap_tp: bool = False
     overlap_shared_expert: bool = False
     routed_load: Numeric = 1.0
-    passes: LayoutPasses = LayoutPasses()
-    fusion: Fusion = Fusion()
+    passes: LayoutPasses = field(default_factory=LayoutPasses)
+    fusion: Fusion = field(default_factory=Fusion)
 
     @property
     def tokens(self) -> Numeric:

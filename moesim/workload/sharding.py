@@ -15,8 +15,8 @@ fsdp, hsdp    shard      shard        shard
 from dataclasses import dataclass
 
 from moesim.base.numeric import Numeric
-from moesim.workload.model import Layer, Model
 from moesim.workload.mesh import Mesh
+from moesim.workload.model import Layer, Model
 from moesim.workload.stages import Stage
 
 

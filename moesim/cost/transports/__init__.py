@@ -7,8 +7,8 @@ import numpy as np
 from moesim.base.numeric import Numeric
 from moesim.base.registry import Registry
 from moesim.cost.machine import Group, Machine
-from moesim.workload.setting import LayoutPasses
 from moesim.workload.ops import ExpertLeg
+from moesim.workload.setting import LayoutPasses
 
 
 class Transport(Protocol):

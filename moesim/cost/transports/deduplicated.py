@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from moesim.base.numeric import Numeric
@@ -37,13 +39,13 @@ class Deduplicated:
     def leg_time(self, leg: ExpertLeg, group: Group, machine: Machine) -> Numeric:
         """Time of one leg. [s]"""
         constants = machine.transports[self.name]
-        counting = 0.0
+        counting: Numeric = 0.0
         if leg.counts and "notify_base" in constants:
             counting = constants["notify_base"] + constants["notify_per_node"] * group.nodes
         times = (self._across(leg, group, constants), self._inside(leg, group, constants))
         return counting + np.where(group.nodes > 1, *times)
 
-    def _across(self, leg: ExpertLeg, group: Group, constants: dict[str, Numeric]) -> Numeric:
+    def _across(self, leg: ExpertLeg, group: Group, constants: Mapping[str, Numeric]) -> Numeric:
         name, norm = f"inter_{leg.direction}", constants["norm"]
         payload = leg.busy_tokens * leg.row_bytes
         domains = distinct_groups(group.nodes, leg.top_k, leg.num_experts)
@@ -59,7 +61,7 @@ class Deduplicated:
         nvlink = copies * (1 - 1 / group.per_node) / constants[f"intra_{leg.direction}_nvlink_bandwidth"]
         return start + (rdma**norm + handled**norm + nvlink**norm) ** (1 / norm)
 
-    def _inside(self, leg: ExpertLeg, group: Group, constants: dict[str, Numeric]) -> Numeric:
+    def _inside(self, leg: ExpertLeg, group: Group, constants: Mapping[str, Numeric]) -> Numeric:
         name, norm, sms = f"intra_{leg.direction}", constants["norm"], constants["num_sms"]
         header = constants.get(f"{name}_token_bytes", 0.0)
         copies = leg.busy_tokens * (leg.row_bytes + header) * distinct_groups(group.size, leg.top_k, leg.num_experts)

@@ -6,8 +6,8 @@ from moesim.base.numeric import Numeric
 from moesim.cost.collectives import collective_time
 from moesim.cost.machine import Group, Machine
 from moesim.cost.transports import transports
-from moesim.workload.setting import LayoutPasses
 from moesim.workload.ops import ExpertLeg
+from moesim.workload.setting import LayoutPasses
 
 
 class NcclAllToAll:

@@ -1,0 +1,127 @@
+# ---
+# jupyter:
+#   jupytext:
+#     formats: ipynb,py:percent
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # A first estimate
+#
+# Qwen3-235B-A22B on 256 H100: how long is one training step, where does it go, what would change it?
+
+# %%
+import itertools
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+
+import moesim
+
+# %% [markdown]
+# ## Load and estimate
+#
+# A scenario names a model, a cluster, a batch and a strategy. Its name works as well as its file.
+
+# %%
+problem = moesim.load("qwen3-235b-h100x256")
+problem.strategy
+
+# %%
+answer = moesim.estimate(problem)
+answer
+
+# %% [markdown]
+# Fields that nobody gave were filled in from the software spec:
+
+# %%
+answer.assumed
+
+# %% [markdown]
+# The constants that the answer depends on most, and how strong their sources are. An elasticity of -0.5 means: one per cent
+# more of the constant, half a per cent less step time.
+
+# %%
+pd.DataFrame([vars(constant) for constant in answer.constants[:8]]).set_index("path")
+
+# %% [markdown]
+# ## What if
+#
+# `with_changes` takes the paths of `--set`: strategy fields, scenario fields, numbers of the hardware.
+
+# %%
+changes = {
+    "as it is": {},
+    "overlapped expert exchange": {"overlap_ep": True},
+    "experts over 16 ranks": {"ep": 16},
+    "experts in one node": {"ep": 8},
+    "NCCL all-to-all": {"transport": "nccl-alltoall"},
+    "full recomputation": {"recompute": ["full"]},
+    "4.8 TB/s of HBM": {"gpu.memory_bandwidth": "4.8 TB/s"},
+    "twice the nodes, same batch": {"cluster.count": 64},
+}
+answers = {name: moesim.estimate(problem.with_changes(change)) for name, change in changes.items()}
+pd.DataFrame(
+    {
+        name: {
+            "step [s]": one.step_time_s,
+            "TFLOP/s per GPU": one.tflop_per_s_per_gpu,
+            "EP exposed [s]": one.exposed_s["ep"],
+            "idle [%]": 100 * one.bubble_fraction,
+            "peak [GiB]": one.memory.peak_bytes / 2**30,
+            "binding": one.binding["resource"],
+        }
+        for name, one in answers.items()
+    }
+).T
+
+# %% [markdown]
+# Where the step goes, on the rank that finishes last:
+
+# %%
+parts = pd.DataFrame({name: one.breakdown_s for name, one in answers.items()}).T
+parts = parts.loc[:, parts.max() > 0.02]
+axes = parts.plot.barh(stacked=True, figsize=(10, 4), colormap="tab20", width=0.75)
+axes.invert_yaxis()
+axes.set_xlabel("seconds of the step")
+axes.legend(ncols=1, loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False)
+axes.spines[["top", "right"]].set_visible(False)
+plt.show()
+
+# %% [markdown]
+# ## Many strategies at once
+#
+# `evaluate` gives step time and peak memory of a list of strategies, with the numbers of `estimate`. Illegal ones are NaN.
+
+# %%
+grid = [
+    problem.strategy.replace(tp=tp, sequence_parallel=tp > 1, ep=ep, micro_batch=micro_batch)
+    for tp, ep, micro_batch in itertools.product((1, 2, 4), (4, 8, 16, 32, 64), (1, 2, 4))
+]
+evaluation = moesim.evaluate(problem, grid)
+table = pd.DataFrame([{"tp": s.tp, "ep": s.ep, "micro_batch": s.micro_batch} for s in grid])
+table["step_time_s"] = evaluation.step_time_s
+table["peak_gib"] = evaluation.peak_bytes / 2**30
+table["fits"] = evaluation.peak_bytes <= problem.machine.gpu.memory_capacity
+print(f"{len(grid)} strategies, {evaluation.legal.sum()} legal, {table['fits'].sum()} fit in memory")
+table[table["fits"]].sort_values("step_time_s").head(8)
+
+# %% [markdown]
+# One entry of the batch is the scalar answer:
+
+# %%
+first = int(np.flatnonzero(evaluation.legal)[0])
+assert np.isclose(evaluation.step_time_s[first], moesim.estimate(problem, grid[first]).step_time_s, rtol=1e-12)
+
+# %% [markdown]
+# Why is a strategy illegal? `check` says so, with the values that would do:
+
+# %%
+[str(broken.violation) for broken in problem.check(problem.strategy.replace(ep=48))]

@@ -1,0 +1,115 @@
+"""A small model on a small cluster, and a sample of everything that can legally be asked of it."""
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import moesim
+from moesim.estimator import estimate
+from moesim.problem import Problem
+from moesim.result import Estimate
+from moesim.spec.library import root
+from moesim.workload.strategy import Strategy
+
+MODEL = """\
+schema: 1
+name: small-moe
+num_layers: 8
+hidden_size: 2048
+vocab_size: 32000
+tie_embeddings: false
+attention: {kind: gqa, num_heads: 16, num_kv_heads: 4, head_dim: 128, qk_norm: true}
+moe: {num_experts: 32, top_k: 4, ffn_size: 768, gated: true}
+source: nvidia-h100
+note: a model of the tests
+"""
+SCENARIO = """\
+schema: 1
+name: small
+model: small-moe.yaml
+cluster: hgx-h100:8
+sequence_length: 2048
+global_batch: 128
+strategy: {tp: 2, pp: 4, ep: 8, micro_batch: 1}
+"""
+
+
+@pytest.fixture(scope="session")
+def scenarios() -> Path:
+    """Folder of the shipped scenarios."""
+    return root() / "scenarios"
+
+
+@pytest.fixture(scope="session")
+def small_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Scenario file of a small model on 64 H100; read it, do not change it."""
+    folder = tmp_path_factory.mktemp("small")
+    (folder / "small-moe.yaml").write_text(MODEL)
+    (folder / "small.yaml").write_text(SCENARIO)
+    return folder / "small.yaml"
+
+
+@pytest.fixture(scope="session")
+def small(small_file: Path) -> Problem:
+    return moesim.load(small_file)
+
+
+@pytest.fixture(scope="session")
+def qwen() -> Problem:
+    """Qwen3-235B-A22B on 256 H100, as shipped."""
+    return moesim.load("qwen3-235b-h100x256")
+
+
+def _draw(problem: Problem, pick: random.Random) -> Strategy:
+    pp = pick.choice((1, 2, 4))
+    vpp = pick.choice((1, 2)) if pp > 1 else 1
+    schedule = "none" if pp == 1 else "interleaved-1f1b" if vpp > 1 else pick.choice(("1f1b", "gpipe"))
+    return problem.strategy.replace(
+        tp=pick.choice((1, 2, 4)),
+        pp=pp,
+        vpp=vpp,
+        ep=pick.choice((1, 2, 4, 8, 16, 32)),
+        etp=pick.choice((1, 1, 2, 4)),
+        micro_batch=pick.choice((1, 2, 4)),
+        sequence_parallel=True,
+        schedule=schedule,
+        layout=pick.choice(("even", "count-embedding-and-loss")),
+        transport=pick.choice(("deepep", "nccl-alltoall")),
+        dp_sharding=pick.choice(("ddp", "zero1")),
+        recompute=pick.choice(
+            ((), ("full",), ("moe",), ("layernorm", "moe_act"), ("core_attn",), ("core_attn", "moe"))
+        ),
+        grad_dtype=pick.choice(("fp32", "bf16")),
+        param_dtype=pick.choice(("fp32", "bf16")),
+        overlap_grad_reduce=pick.choice((True, False)),
+        overlap_param_gather=pick.choice((True, False)),
+        overlap_ep=pick.choice((True, False)),
+        overlap_p2p=pick.choice((True, False)),
+    )
+
+
+Sample = Callable[[int, int], list[Strategy]]
+
+
+@pytest.fixture(scope="session")
+def sample(small: Problem) -> Sample:
+    """Draw different legal strategies of the small problem, the same ones for the same seed."""
+
+    def draw(count: int, seed: int) -> list[Strategy]:
+        pick = random.Random(seed)
+        found: dict[Strategy, None] = {}
+        while len(found) < count:
+            strategy = _draw(small, pick)
+            if strategy not in found and not small.check(strategy):
+                found[strategy] = None
+        return list(found)
+
+    return draw
+
+
+@pytest.fixture(scope="session")
+def estimates(small: Problem, sample: Sample) -> list[tuple[Strategy, Estimate]]:
+    """Estimates of forty legal strategies of all kinds."""
+    return [(strategy, estimate(small, strategy)) for strategy in sample(40, 7)]

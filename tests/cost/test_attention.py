@@ -1,0 +1,67 @@
+"""Time of the attention core: limits, causality, backward, scalar and array."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from moesim.cost.attention import attention_time
+from moesim.workload.ops import AttentionCore
+
+
+def core(length, batch=1, heads=32, kv_heads=4, causal=True, backward=False):
+    return AttentionCore(batch, heads, kv_heads, length, 128, 128, causal, backward)
+
+
+def test_a_long_sequence_runs_at_the_efficiency(gpu):
+    work = core(131_072)
+    ceiling = gpu.bf16_flop_rate * gpu.kernels.attention_efficiency
+    assert 0.99 * ceiling < work.flop / attention_time(work, gpu) < ceiling
+
+
+def test_the_causal_mask_nearly_halves_a_long_sequence(gpu):
+    full, causal = (attention_time(core(65_536, causal=flag), gpu) for flag in (False, True))
+    assert 1.95 < full / causal < 2
+
+
+def test_a_short_sequence_takes_the_fixed_time_and_a_tile(gpu):
+    assert gpu.kernels.attention_fixed < attention_time(core(1, heads=1), gpu) < 1.5 * gpu.kernels.attention_fixed
+
+
+def test_time_grows_with_the_square_of_a_long_sequence(gpu):
+    assert attention_time(core(131_072), gpu) / attention_time(core(65_536), gpu) == pytest.approx(4, rel=0.02)
+
+
+def test_the_backward_repeats_a_product_at_a_lower_rate(gpu):
+    kernels = gpu.kernels
+    forward, backward = (attention_time(core(65_536, backward=flag), gpu) for flag in (False, True))
+    ratio = (backward - kernels.attention_fixed) / (forward - kernels.attention_fixed)
+    assert ratio == pytest.approx(2.5 / kernels.attention_backward_rate, rel=1e-12)
+    assert core(4096, backward=True).flop == 2 * core(4096).flop  # model FLOPs leave the repeated product out
+
+
+def test_whole_waves_while_there_are_few(gpu):
+    one_wave = {float(attention_time(core(128, heads=heads), gpu)) for heads in (1, 50, 132)}
+    assert len(one_wave) == 1
+    assert attention_time(core(128, heads=133), gpu) > one_wave.pop()
+
+
+def test_grouped_keys_are_read_once_for_their_queries(gpu):
+    assert core(4096, kv_heads=32).hbm_bytes == pytest.approx(core(4096, kv_heads=4).hbm_bytes * 64 / 36)
+
+
+@given(length=st.integers(1, 40_000), heads=st.integers(1, 64), backward=st.booleans(), factor=st.floats(1, 10))
+@settings(max_examples=60, deadline=None)
+@pytest.mark.parametrize("name", ["bf16_flop_rate", "memory_bandwidth"])
+def test_a_faster_gpu_is_never_slower(gpu, faster, name, length, heads, backward, factor):
+    work = core(length, heads=heads, backward=backward)
+    assert attention_time(work, faster(**{name: factor})) <= attention_time(work, gpu) * (1 + 1e-12)
+    assert attention_time(work, gpu) >= work.flop / gpu.bf16_flop_rate
+
+
+def test_the_scalar_time_is_the_entry_of_the_array(gpu):
+    lengths = np.array([1.0, 128.0, 500.0, 4096.0, 16_384.0])
+    together = attention_time(core(lengths, heads=np.array([1.0, 32.0, 7.0, 64.0, 2.0])), gpu)
+    heads = (1, 32, 7, 64, 2)
+    alone = [attention_time(core(*pair[:1], heads=pair[1]), gpu) for pair in zip(lengths, heads, strict=True)]
+    assert together == pytest.approx(alone, rel=1e-13)

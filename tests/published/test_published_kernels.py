@@ -1,0 +1,49 @@
+"""Published rates of Hopper kernels and collectives against the prices, most of which were fitted on them."""
+
+import csv
+from pathlib import Path
+
+import pytest
+
+from moesim.cost.attention import attention_time
+from moesim.cost.collectives import collective_time
+from moesim.cost.gemm import gemm_time
+from moesim.cost.machine import Group, Machine
+from moesim.cost.memory_bound import traffic_time
+from moesim.problem import Problem
+from moesim.workload.ops import AttentionCore, Gemm
+
+with Path(__file__).with_name("kernels.csv").open(encoding="utf-8") as file:
+    ROWS = list(csv.DictReader(file))
+
+
+def predicted(row: dict[str, str], machine: Machine) -> float:
+    shape = [int(number) for number in row["shape"].split()]
+    match row["kernel"]:
+        case "gemm":
+            m, n, k = shape
+            work = Gemm(m, n, k)
+            return float(work.flop / gemm_time(work, machine.gpu)) / 1e12
+        case "attention":
+            batch, heads, kv_heads, length = shape
+            core = AttentionCore(batch, heads, kv_heads, length, 128, 128)
+            return float(core.flop / attention_time(core, machine.gpu)) / 1e12
+        case "copy":
+            return float(shape[0] / traffic_time(shape[0], machine.gpu)) / 1e9
+        case collective:
+            ranks, per_node, size = shape
+            time = float(collective_time(collective, size, Group(float(ranks), float(per_node)), machine.links))
+            away = (ranks - 1) / ranks
+            bus = {"send-recv": 1.0, "all-reduce": 2 * away}.get(collective, away)
+            return time * 1e6 if row["quantity"] == "time_us" else bus * size / time / 1e9
+
+
+@pytest.mark.parametrize("row", ROWS, ids=[f"{row['kernel']}-{row['shape'].replace(' ', 'x')}" for row in ROWS])
+def test_published_rate(qwen: Problem, row):
+    found = predicted(row, qwen.machine)
+    print(f"{found:.4g} against {row['value']}")
+    assert found == pytest.approx(float(row["value"]), rel=float(row["tolerance"]))
+
+
+def test_every_row_says_why_its_tolerance_and_where_it_is_from():
+    assert all(row["why"] and row["source"] for row in ROWS)

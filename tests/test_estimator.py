@@ -1,0 +1,202 @@
+"""An answer as a whole: what adds up, what is zero, what can only grow."""
+
+import math
+from dataclasses import replace
+
+import pytest
+
+from moesim.cost.machine import Links
+from moesim.estimator import estimate
+from moesim.result import BREAKDOWN
+
+
+def test_the_breakdown_adds_up_to_the_step(estimates):
+    for strategy, answer in estimates:
+        assert tuple(answer.breakdown_s) == BREAKDOWN
+        assert all(seconds >= 0 for seconds in answer.breakdown_s.values()), strategy
+        assert sum(answer.breakdown_s.values()) == pytest.approx(answer.step_time_s, rel=1e-9), strategy
+        assert answer.breakdown_s["other"] == 0
+
+
+def test_memory_classes_add_up_to_the_peak_of_each_stage(estimates):
+    for strategy, answer in estimates:
+        assert len(answer.memory.stages) == strategy.pp
+        for stage in answer.memory.stages:
+            classes = {name: value for name, value in stage.items() if name != "peak_bytes"}
+            assert all(name.endswith("_bytes") and value >= 0 for name, value in classes.items())
+            assert sum(classes.values()) == pytest.approx(stage["peak_bytes"], rel=1e-9)
+        peaks = [stage["peak_bytes"] for stage in answer.memory.stages]
+        assert answer.memory.peak_bytes == max(peaks) == peaks[answer.memory.peak_stage]
+        assert answer.memory.allocated_peak_bytes < answer.memory.reserved_peak_bytes < answer.memory.peak_bytes
+
+
+def test_exposed_time_lies_between_nothing_and_the_step(estimates):
+    for strategy, answer in estimates:
+        assert set(answer.exposed_s) == {"ep", "tp", "cp", "pp", "dp", "host"}
+        for name, seconds in answer.exposed_s.items():
+            assert 0 <= seconds < answer.step_time_s, (name, strategy)
+
+
+def test_what_an_axis_of_one_rank_costs(estimates):
+    seen = set()
+    for strategy, answer in estimates:
+        dp = 64 / (strategy.tp * strategy.pp)
+        edp = 64 / (strategy.etp * strategy.ep * strategy.pp)
+        alone = {
+            "cp": True,
+            "ep": strategy.ep == 1,
+            "tp": strategy.tp == 1 and strategy.etp == 1,
+            "pp": strategy.pp == 1,
+            "dp": dp == edp == 1,
+        }
+        for name, one in alone.items():
+            if one:
+                seen.add(name)
+                assert answer.breakdown_s[name] == answer.exposed_s[name] == 0
+        if strategy.pp == 1:
+            assert answer.breakdown_s["bubble"] == 0
+    assert seen >= {"cp", "ep", "tp", "pp"}
+
+
+def test_one_gpu_talks_to_nobody(small):
+    one = small.with_changes({"global_batch": 2})
+    one = replace(one, machine=replace(one.machine, num_gpus=1))
+    answer = estimate(one, one.strategy.replace(tp=1, pp=1, ep=1, schedule="none"))
+    for name in ("ep", "tp", "cp", "pp", "dp", "bubble"):
+        assert answer.breakdown_s[name] == 0
+    assert answer.bubble_fraction == 0
+    assert sum(answer.breakdown_s.values()) == pytest.approx(answer.step_time_s, rel=1e-12)
+
+
+def test_every_class_that_is_used_takes_time(estimates):
+    for strategy, answer in estimates:
+        used = {"gemm": True, "grouped_gemm": True, "attention": True, "memory_bound": True, "optimizer": True}
+        used |= {"ep": strategy.ep > 1, "tp": strategy.tp > 1 or strategy.etp > 1}
+        for name, one in used.items():
+            assert (answer.breakdown_s[name] > 0) == one, (name, strategy)
+        assert answer.exposed_s["ep"] > 0 or strategy.ep == 1
+
+
+def test_rates_follow_from_the_step_time(estimates, small):
+    tokens = 128 * 2048
+    for _, answer in estimates:
+        assert answer.tokens_per_s_per_gpu == pytest.approx(tokens / answer.step_time_s / 64)
+        flop_rate = answer.model_flop_per_token * answer.tokens_per_s_per_gpu
+        assert answer.tflop_per_s_per_gpu == pytest.approx(flop_rate / 1e12)
+        assert answer.mfu == pytest.approx(flop_rate / 989.4e12)
+        assert answer.model_flop_per_token == small.model.flop_per_token(2048, "causal")
+        assert answer.flops_convention == "causal"
+        assert 0 < answer.mfu < 0.885
+        assert 0 <= answer.bubble_fraction < 1
+
+
+def test_constants_pull_the_right_way(estimates):
+    """More bandwidth and more FLOP/s never slow a step down; more latency and more overhead never speed it up."""
+    faster = ("bandwidth", "flop_rate", "efficiency", "backward_rate", "sm_share")
+    slower = ("latency", "_base", "per_node", "per_token", "per_sqrt_token", "fixed", "launch", "sync", "prologue")
+    strong = set()
+    for strategy, answer in estimates:
+        for constant in answer.constants:
+            assert math.isfinite(constant.elasticity)
+            if any(word in constant.path for word in slower) and "bandwidth" not in constant.path:
+                assert constant.elasticity >= -1e-9, (constant, strategy)
+            elif constant.path.endswith(faster):
+                # kernels beside a transport pay for its SMs; the share of each shifts a little with the rates
+                assert constant.elasticity <= (1e-3 if strategy.overlap_ep else 1e-9), (constant, strategy)
+            if abs(constant.elasticity) > 0.01:
+                strong.add(constant.path)
+        elasticities = [abs(constant.elasticity) for constant in answer.constants]
+        assert elasticities == sorted(elasticities, reverse=True)
+    assert strong >= {"gpu.bf16_flop_rate", "gpu.memory_bandwidth", "links.nic_bandwidth", "links.nvlink_bandwidth"}
+
+
+@pytest.mark.parametrize(
+    ("path", "values"),
+    [
+        ("gpu.peak_flop_rate.bf16", ("989.4 TFLOP/s", "1.5 PFLOP/s", "5 PFLOP/s")),
+        ("gpu.memory_bandwidth", ("3.35 TB/s", "4.8 TB/s", "20 TB/s")),
+        ("nic.bandwidth", ("400 Gb/s", "800 Gb/s", "8 Tb/s")),
+        ("node.links.nvlink_usable_bandwidth", ("362 GB/s", "720 GB/s", "5 TB/s")),
+        ("node.links.alltoall_bandwidth", ("337 GB/s", "600 GB/s", "5 TB/s")),
+        ("software.host.kernel_launch", ("5 us", "1 us", "0.1 us")),
+        ("fabric.alltoall_efficiency", ("0.8", "0.9", "1")),
+    ],
+)
+def test_a_better_machine_is_never_slower(small, sample, path, values):
+    strategies = sample(12, 3)
+    machines = [small.with_changes({path: value}) for value in values]
+    times = [[estimate(problem, strategy).step_time_s for problem in machines] for strategy in strategies]
+    for strategy, (first, second, third) in zip(strategies, times, strict=True):
+        assert first >= second * (1 - 1e-9), strategy
+        assert second >= third * (1 - 1e-9), strategy
+    assert any(first > third for first, _, third in times), "nothing of the sample uses it"
+
+
+def test_a_pipeline_inside_a_node_sends_over_nvlink(small):
+    node = small.with_changes({"cluster.count": 1, "global_batch": 16, "pp": 4, "tp": 1, "ep": 2})
+    faster = node.with_changes({"node.links.p2p_bandwidth": "5 TB/s"})
+    assert estimate(faster).step_time_s < estimate(node).step_time_s
+    assert estimate(node.with_changes({"nic.bandwidth": "800 Gb/s"})).step_time_s == estimate(node).step_time_s
+
+
+def test_every_constant_of_the_machine_is_ranked_with_its_source(qwen):
+    answer = estimate(qwen)
+    paths = {constant.path for constant in answer.constants}
+    assert {f"links.{name}" for name in Links.__dataclass_fields__} <= paths
+    assert any(path.startswith("transports.deepep.") for path in paths)
+    assert not any(path.startswith("transports.nccl") for path in paths)
+    unsourced = [c.path for c in answer.constants if c.kind != "assumed" and not c.source]
+    assert unsourced == []
+    kinds = {constant.path: constant.kind for constant in answer.constants}
+    assert kinds["gpu.bf16_flop_rate"] == "datasheet"
+    assert kinds["gpu.memory_bandwidth"] == "datasheet"
+    assert kinds["transports.deepep.inter_dispatch_rdma_bandwidth"] == "derived"
+
+
+def test_overriding_a_number_makes_it_assumed(qwen):
+    changed = estimate(qwen.with_changes({"gpu.peak_flop_rate.bf16": "900 TFLOP/s"}))
+    assert changed.evidence == "assumed"
+    kinds = {constant.path: constant.kind for constant in changed.constants}
+    assert kinds["gpu.bf16_flop_rate"] == "assumed"
+
+
+def test_a_measured_step_stands_beside(qwen):
+    own = estimate(qwen).measured
+    assert own is not None
+    assert own["step_time_s"] == 19.7
+    assert own["source"] == "megatron-moe-modelzoo"
+    answer = estimate(qwen, measured_s=20.0)
+    assert answer.measured == {"step_time_s": 20.0, "error": answer.step_time_s / 20.0 - 1, "source": "--measured"}
+
+
+def test_no_interval_is_claimed_without_residuals(estimates):
+    assert all(answer.low_s is None and answer.high_s is None for _, answer in estimates)
+
+
+def test_more_micro_batches_cost_in_proportion(small):
+    steady = small.strategy.replace(pp=1, schedule="none")
+    short, long = (estimate(small.with_changes({"global_batch": batch}), steady) for batch in (128, 1280))
+    once = {"dp", "optimizer"}
+    for name, seconds in short.breakdown_s.items():
+        if name not in once:
+            assert long.breakdown_s[name] == pytest.approx(10 * seconds, rel=1e-9)
+    assert long.breakdown_s["optimizer"] == short.breakdown_s["optimizer"]
+
+
+def test_overlapping_the_gradients_hides_them(small):
+    strategy = small.strategy.replace(pp=1, schedule="none", dp_sharding="ddp", overlap_param_gather=False)
+    after, beside = (estimate(small, strategy.replace(overlap_grad_reduce=flag)) for flag in (False, True))
+    assert beside.step_time_s <= after.step_time_s
+
+
+def test_an_infeasible_strategy_is_an_answer(qwen):
+    answer = estimate(qwen, qwen.strategy.replace(micro_batch=4))
+    assert not answer.feasible
+    (violation,) = answer.violations
+    assert violation.rule == "memory"
+    assert f"stage {answer.memory.peak_stage}" in violation.message
+    assert "79.65 GiB" in violation.message
+    assert "activations" in violation.message
+    assert answer.step_time_s > 0
+    assert estimate(qwen).feasible
+    assert estimate(qwen).violations == ()

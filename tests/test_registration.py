@@ -1,0 +1,132 @@
+"""Methods of somebody else: registered, listed, estimated, and gone again."""
+
+import importlib
+import sys
+from typing import Any
+
+import pytest
+
+from moesim.base.errors import SpecError
+from moesim.base.registry import Registry
+from moesim.cost.transports import transports
+from moesim.estimator import estimate
+from moesim.evaluator import evaluate
+from moesim.timeline.schedules import schedules
+from moesim.workload.recompute import policies
+
+TOYS = '''\
+"""Methods that nobody would use."""
+
+import numpy as np
+
+from moesim.cost.transports import transports
+from moesim.timeline.schedule import Schedule, one_forward_one_backward, single_chunk
+from moesim.timeline.schedules import schedules
+from moesim.workload.experts import LayoutPasses
+from moesim.workload.recompute import RecomputePolicy, policies
+
+
+class Eager(Schedule):
+    """1F1B with one forward more than it needs."""
+
+    def constraints(self, pp, micro_batches, vpp):
+        return list(single_chunk("toy-eager", vpp))
+
+    def order(self, pp, micro_batches, vpp, extra_warmup=0):
+        ranks = [np.column_stack([np.full(micro_batches, r), np.arange(micro_batches)]) for r in range(pp)]
+        return [one_forward_one_backward(rank, rank, pp - r + extra_warmup) for r, rank in enumerate(ranks)]
+
+
+class Teleport:
+    """Every leg takes a second and nothing else."""
+
+    host_syncs = 0
+
+    def leg_time(self, leg, group, machine):
+        return 1.0 + 0.0 * leg.tokens
+
+    def passes(self, leg, group):
+        return LayoutPasses(0.0, 0.0, 0.0, 0.0)
+
+    def buffer_bytes(self, leg, group, machine):
+        return 12345.0
+
+    def sm_share(self, machine):
+        return 0.0
+
+
+schedules.add("toy-eager", Eager(), summary="a toy schedule", source="tests")
+transports.add("toy-teleport", Teleport(), summary="a toy transport", source="tests")
+policies.add("toy-attn", RecomputePolicy(module="layernorm"), summary="a toy policy", source="tests")
+'''
+NAMES = {"schedules": "toy-eager", "transports": "toy-teleport", "recompute": "toy-attn"}
+REGISTRIES: dict[str, Registry[Any]] = {"schedules": schedules, "transports": transports, "recompute": policies}
+FIELDS = {"schedules": "schedule", "transports": "transport", "recompute": "recompute"}
+
+
+@pytest.fixture
+def toys(tmp_path, monkeypatch):
+    """A module of another package, imported as an entry point would import it."""
+    (tmp_path / "moesim_toys.py").write_text(TOYS)
+    monkeypatch.syspath_prepend(tmp_path)
+    importlib.import_module("moesim_toys")
+    yield
+    for kind, name in NAMES.items():
+        if name in REGISTRIES[kind]:
+            REGISTRIES[kind].remove(name)
+    del sys.modules["moesim_toys"]
+
+
+def listed(kind, capsys, monkeypatch):
+    from moesim.cli.main import main
+
+    monkeypatch.setattr(sys, "argv", ["moesim", "specs", kind])
+    with pytest.raises(SystemExit) as exit_:
+        main()
+    assert exit_.value.code == 0
+    return capsys.readouterr().out
+
+
+@pytest.mark.parametrize("kind", NAMES)
+def test_it_is_listed_and_disappears_again(toys, capsys, monkeypatch, kind):
+    assert NAMES[kind] in listed(kind, capsys, monkeypatch)
+    REGISTRIES[kind].remove(NAMES[kind])
+    assert NAMES[kind] not in listed(kind, capsys, monkeypatch)
+
+
+def test_it_is_estimated(toys, small):
+    base = estimate(small)
+    eager = estimate(small, small.strategy.replace(schedule="toy-eager"))
+    assert eager.memory.stages[3]["activations_bytes"] > base.memory.stages[3]["activations_bytes"]
+    assert eager.step_time_s == pytest.approx(base.step_time_s, rel=0.2)
+
+    teleport = estimate(small, small.strategy.replace(transport="toy-teleport"))
+    # 2 layers a stage, four legs a layer, one second each, on the rank that never waits for itself
+    assert teleport.breakdown_s["ep"] == pytest.approx(16 * 2 * 4 * 1.0)
+    assert teleport.memory.stages[0]["transport_bytes"] == 12345.0
+
+    again = estimate(small, small.strategy.replace(recompute=("toy-attn",)))
+    assert again.step_time_s == estimate(small, small.strategy.replace(recompute=("layernorm",))).step_time_s
+
+
+def test_it_is_evaluated_in_a_batch(toys, small):
+    strategies = [
+        small.strategy.replace(schedule="toy-eager", transport="toy-teleport", recompute=("toy-attn",), ep=ep)
+        for ep in (1, 4, 8)
+    ]
+    batch = evaluate(small, strategies)
+    assert batch.legal.all()
+    for strategy, seconds in zip(strategies, batch.step_time_s, strict=True):
+        assert estimate(small, strategy).step_time_s == pytest.approx(seconds, rel=1e-12)
+
+
+@pytest.mark.parametrize("kind", NAMES)
+def test_a_near_miss_suggests_it_while_it_is_there(toys, small, kind):
+    field, typo = FIELDS[kind], NAMES[kind] + "x"
+    changes = {field: [typo] if field == "recompute" else typo}
+    with pytest.raises(SpecError, match=f"did you mean '{NAMES[kind]}'"):
+        estimate(small.with_changes(changes))
+    REGISTRIES[kind].remove(NAMES[kind])
+    with pytest.raises(SpecError) as error:
+        estimate(small.with_changes(changes))
+    assert NAMES[kind] + "'" not in str(error.value)

@@ -1,0 +1,101 @@
+"""The answer as data, as JSON, and as notebooks show it."""
+
+import json
+
+import pytest
+
+from moesim.base.errors import Violation
+from moesim.estimator import estimate
+from moesim.reading import weakest_grade
+from moesim.result import BREAKDOWN, GRADES, Constant, Estimate
+
+KEYS = {
+    "name",
+    "feasible",
+    "violations",
+    "step_time_s",
+    "tokens_per_s_per_gpu",
+    "model_flop_per_token",
+    "flops_convention",
+    "tflop_per_s_per_gpu",
+    "mfu",
+    "bubble_fraction",
+    "breakdown_s",
+    "exposed_s",
+    "low_s",
+    "high_s",
+    "memory",
+    "binding",
+    "evidence",
+    "assumed",
+    "layout",
+    "measured",
+    "strategy",
+}
+
+
+@pytest.fixture(scope="module")
+def answer(qwen) -> Estimate:
+    return estimate(qwen)
+
+
+def test_the_answer_survives_json(answer):
+    plain = answer.to_dict()
+    assert json.loads(json.dumps(plain, allow_nan=False)) == plain
+    assert set(plain) == KEYS
+    assert tuple(plain["breakdown_s"]) == BREAKDOWN
+
+
+def test_numbers_are_plain(estimates):
+    for _, one in estimates:
+        text = json.dumps(one.to_dict(), allow_nan=False)
+        assert "NaN" not in text
+
+
+def test_violations_carry_rule_message_and_what_is_legal(qwen):
+    plain = estimate(qwen, qwen.strategy.replace(micro_batch=4)).to_dict()
+    (violation,) = plain["violations"]
+    assert set(violation) == {"rule", "message", "legal"}
+    assert plain["feasible"] is False
+
+
+def test_the_binding_resource_is_where_the_walked_rank_spends_most(answer):
+    compute = sum(answer.breakdown_s[name] for name in ("gemm", "grouped_gemm", "attention"))
+    assert answer.binding["resource"] == "tensor-cores"
+    assert answer.binding["share"] == pytest.approx(compute / answer.step_time_s)
+
+
+@pytest.mark.parametrize(
+    ("changes", "resource"),
+    [
+        ({"gpu.kernels.memory_efficiency": 0.05}, "hbm"),
+        ({"transports.deepep.inter_dispatch_rdma_bandwidth": "1 GB/s"}, "nic"),
+        ({"ep": 8, "transports.deepep.intra_dispatch_nvlink_bandwidth": "1 GB/s"}, "nvlink"),
+        ({"software.host.framework_per_kernel": "2 ms"}, "host"),
+        ({"pp": 32, "vpp": 3, "ep": 8, "global_batch": 128}, "pipeline"),
+    ],
+)
+def test_another_machine_binds_elsewhere(qwen, changes, resource):
+    assert estimate(qwen.with_changes(changes)).binding["resource"] == resource
+
+
+def test_the_grade_is_that_of_the_weakest_constant_that_matters():
+    def constant(kind, elasticity):
+        return Constant("gpu.x", 1.0, elasticity, kind, "s")
+
+    assert weakest_grade((constant("datasheet", -0.5), constant("assumed", 0.001))) == "datasheet"
+    assert weakest_grade((constant("datasheet", -0.5), constant("assumed", 0.05))) == "assumed"
+    assert weakest_grade((constant("measured", -0.5),)) == "calibrated"
+    assert weakest_grade(()) in GRADES
+
+
+def test_notebooks_show_the_same_table(answer):
+    page = answer._repr_html_()
+    assert "step time" in page
+    assert "expert (grouped) GEMM" in page
+    assert "memory of each pipeline stage" in page
+    assert f"{answer.mfu:.1%}" in page
+
+
+def test_a_violation_reads_as_a_line():
+    assert str(Violation("rule", "what", "1, 2")) == "rule: what; legal: 1, 2"
