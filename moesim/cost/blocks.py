@@ -74,8 +74,10 @@ def _layer(plan: Plan, layer: Layer, repeated: bool, in_bf16: bool) -> PricedBlo
 def _priced(
     plan: Plan, block: Block, params: RankParams, recompute: bool = False, launches: float | None = None
 ) -> PricedBlock:
-    kernels = sum(float(op.kernels) for op in block.forward + block.backward)
-    scale = launches / kernels if launches else 1.0
+    scale: Numeric = 1.0
+    if launches:
+        counted = sum((launch_time(op, plan.mesh, plan.machine) for op in block.forward + block.backward), 0.0)
+        scale = launches * plan.machine.host.launch / counted
     kept = recomputed(block, plan.recompute) if recompute and plan.recompute else block
     split = sharded_block(kept, params, plan.state_types, plan.sharding, plan.strategy.reshard_after_forward)
     forward = _prices(split.forward, plan, scale)

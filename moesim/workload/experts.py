@@ -50,7 +50,7 @@ def expert_block(moe: Moe, hidden: int, setting: Setting, norms: int = 1) -> Blo
         return Op(name, "ep", work, 3, segment, MOE, host_sync=counts and passes.host_syncs > 0)
 
     def layout(name: str, copies: Numeric, segment: str) -> Op:
-        kernels = 2 if np.max(copies) > 0 else 0
+        kernels = 2.0 * np.greater(copies, 0)
         return Op(name, "memory_bound", Traffic(copies * copy * setting.routed_load), kernels, segment, MOE)
 
     def etp(name: str, collective: str) -> Op:
