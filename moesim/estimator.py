@@ -23,7 +23,7 @@ from moesim.reading import (
 )
 from moesim.result import Estimate, Timeline
 from moesim.timeline.run import run
-from moesim.timeline.walk import idle_fraction
+from moesim.timeline.walk import busy_seconds, idle_fraction, last_rank
 from moesim.workload.strategy import Strategy
 
 
@@ -74,6 +74,8 @@ def estimate(problem: Problem, strategy: Strategy | None = None, measured_s: flo
         tflop_per_s_per_gpu=flop_rate / 1e12,
         mfu=flop_rate / problem.machine.gpu.bf16_flop_rate,
         bubble_fraction=float(idle_fraction(times.graph, first)),
+        walked_stage=last_rank(times.graph, first),
+        busy_s=busy_seconds(times.graph, first),
         breakdown_s=seconds,
         exposed_s={name: step_time - without for name, without in zip(CLASSES, exposed, strict=True)},
         low_s=None,

@@ -26,12 +26,14 @@ PIECE = 1024
 class Evaluation:
     """One entry per strategy, in their order.
 
-    ``step_time_s`` and ``peak_bytes`` are NaN where the strategy is not legal. (n,) [s, B]
+    ``step_time_s`` and ``peak_bytes`` are NaN where the strategy is not legal; ``fits``: legal, and the peak is within
+    the capacity. (n,) [s, B]
     """
 
     step_time_s: NDArray[np.float64]
     peak_bytes: NDArray[np.float64]
     legal: NDArray[np.bool_]
+    fits: NDArray[np.bool_]
 
 
 def evaluate(problem: Problem, strategies: Sequence[Strategy]) -> Evaluation:
@@ -46,7 +48,8 @@ def evaluate(problem: Problem, strategies: Sequence[Strategy]) -> Evaluation:
         for start in range(0, len(members), PIECE):
             piece = members[start : start + PIECE]
             times[piece], peaks[piece] = _together(problem, [strategies[index] for index in piece])
-    return Evaluation(times, peaks, ~np.isnan(times))
+    capacity = problem.machine.gpu.memory_capacity
+    return Evaluation(times, peaks, ~np.isnan(times), np.nan_to_num(peaks, nan=np.inf) <= capacity)
 
 
 def _groups(problem: Problem, strategies: Sequence[Strategy]) -> list[NDArray[np.int64]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,7 @@ from moesim.workload.setting import Fusion
 from moesim.workload.strategy import COUNTS, Strategy
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Problem:
     """A model to train on a machine: everything but the strategy, and the strategy that the scenario proposes.
 
@@ -58,6 +58,11 @@ class Problem:
     assumed: tuple[str, ...]
     measured: MeasuredSpec | None
     scenario: ScenarioSpec
+
+    def __repr__(self) -> str:
+        machine = f"{self.machine.num_gpus} {self.machine.gpu.name}"
+        batch = f"{self.global_batch} sequences of {self.sequence_length}"
+        return f"Problem({self.name!r}: {self.model.name} on {machine}, {batch}, {self.software.name})"
 
     def candidate(self, strategy: Strategy) -> Candidate:
         """Set a strategy beside the problem."""
@@ -96,8 +101,12 @@ class Problem:
         )
 
     def with_changes(self, changes: Mapping[str, Any], where: str = "--set") -> Problem:
-        """Return the problem of the changed scenario; ``{"ep": 16, "cluster.count": 64}``."""
-        return resolve(with_overrides(self.scenario, changes, where))
+        """Return the problem of the changed scenario; ``{"ep": 16, "cluster.count": 64}``.
+
+        What was measured belongs to the scenario as it was and does not come along.
+        """
+        changed = resolve(with_overrides(self.scenario, changes, where))
+        return changed if "measured" in changes else replace(changed, measured=None)
 
     def _issue(self, broken: Broken) -> Issue:
         paths = [f"strategy.{name}" if name in STRATEGY_FIELDS else name for name in broken.fields] or ["strategy"]

@@ -140,11 +140,15 @@ def out_of_memory(memory: MemoryEstimate, machine: Machine) -> tuple[Violation, 
     classes = {name: value for name, value in stage.items() if name != "peak_bytes"}
     largest = max(classes, key=lambda name: classes[name])
     message = (
-        f"stage {memory.peak_stage} needs {format_quantity(memory.peak_bytes, 'bytes')} of "
+        f"pipeline rank {memory.peak_stage} needs {format_quantity(memory.peak_bytes, 'bytes')} of "
         f"{format_quantity(memory.capacity_bytes, 'bytes')} on {machine.gpu.name}; the most are "
         f"{largest.removesuffix('_bytes')}, {format_quantity(classes[largest], 'bytes')}"
     )
-    return (Violation("memory", message, f"peak of at most {format_quantity(memory.capacity_bytes, 'bytes')}"),)
+    legal = (
+        f"a peak of at most {format_quantity(memory.capacity_bytes, 'bytes')}: more pp, tp, ep or GPUs, a smaller "
+        "micro_batch, recompute, or dp_sharding fsdp"
+    )
+    return (Violation("memory", message, legal),)
 
 
 def plain_strategy(strategy: Strategy) -> dict[str, Any]:

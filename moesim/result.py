@@ -69,11 +69,12 @@ class Constant:
     source: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Estimate:
     """How long one training step takes, where the time goes, whether it fits.
 
-    Times in s, memory in B, rates per GPU; ``breakdown_s`` adds up to ``step_time_s``. ``low_s`` and ``high_s`` are
+    Times in s, memory in B, rates per GPU; ``breakdown_s`` adds up to ``step_time_s`` along the pipeline rank
+    ``walked_stage``, which finishes last; ``busy_s`` tells how long each pipeline rank computes. ``low_s`` and ``high_s`` are
     None while prices carry no residuals.
     """
 
@@ -87,6 +88,8 @@ class Estimate:
     tflop_per_s_per_gpu: float
     mfu: float
     bubble_fraction: float
+    walked_stage: int
+    busy_s: tuple[float, ...]
     breakdown_s: dict[str, float]
     exposed_s: dict[str, float]
     low_s: float | None
@@ -100,6 +103,10 @@ class Estimate:
     strategy: dict[str, Any]
     constants: tuple[Constant, ...] = field(repr=False)
     timeline: Timeline = field(repr=False, compare=False)
+
+    def __repr__(self) -> str:
+        fits = "fits" if self.feasible else "does not fit"
+        return f"Estimate({self.name!r}: {self.step_time_s:.4g} s, {self.tflop_per_s_per_gpu:.0f} TFLOP/s per GPU, {fits})"
 
     def _repr_html_(self) -> str | None:
         return display.html(self)
@@ -116,4 +123,5 @@ class Estimate:
         memory = {name: getattr(self.memory, name) for name in MemoryEstimate.__dataclass_fields__}
         plain["memory"] = memory | {"stages": [dict(stage) for stage in self.memory.stages]}
         plain["assumed"] = list(self.assumed)
+        plain["busy_s"] = list(self.busy_s)
         return plain

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from moesim.base.errors import SpecError, did_you_mean
+from moesim.base.errors import Issue, SpecError, did_you_mean
 from moesim.base.files import write_atomically
 from moesim.base.registry import Registry
 from moesim.cli import grammar
@@ -21,9 +22,16 @@ def registries() -> dict[str, Registry[Any]]:
     from moesim.cost.collectives import algorithms
     from moesim.cost.transports import transports
     from moesim.timeline.schedules import schedules
+    from moesim.workload.precision import recipes
     from moesim.workload.recompute import policies
 
-    return {"schedules": schedules, "transports": transports, "recompute": policies, "collectives": algorithms}
+    return {
+        "schedules": schedules,
+        "transports": transports,
+        "recompute": policies,
+        "precisions": recipes,
+        "collectives": algorithms,
+    }
 
 
 def kinds() -> list[str]:
@@ -69,12 +77,13 @@ def command(
         grammar.deliver(rows, shown, as_json, output)
         return
     plain = _one(kind, name)
-    grammar.deliver(plain, _table(["field", "value"], list(_flat(plain))), as_json, output)
+    grammar.deliver(plain, _table(["field", "value"], _with_units(kind, name, _flat(plain))), as_json, output)
 
 
 def _check() -> dict[str, int]:
     from moesim.problem import resolve
     from moesim.spec.check import check as check_files
+    from moesim.spec.check import sources
     from moesim.spec.scenario import ScenarioSpec
 
     issues = list(check_files())
@@ -87,6 +96,12 @@ def _check() -> dict[str, int]:
                 resolve(spec).plan()
             except SpecError as error:
                 issues.extend(issue for issue in error.issues if issue not in issues)
+    known = sources()
+    for kind, registry in registries().items():
+        for entry in registry.entries():
+            if entry.source not in known:
+                what = f"no source '{entry.source}'"
+                issues.append(Issue(f"{kind} {entry.name}", "source", what, did_you_mean(entry.source, known)))
     if issues:
         raise SpecError(issues)
     return counts
@@ -172,10 +187,18 @@ def _flat(plain: dict[str, Any], prefix: str = "") -> list[tuple[str, str]]:
     return rows
 
 
+def _with_units(kind: str, name: str, rows: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Rows with the numbers of a spec written with their units."""
+    if kind not in library.KINDS or (kind in registries() and name not in library.names(kind)):
+        return rows
+    texts = {path: number.text for path, number in library.get(kind, name).provenance().items()}
+    return [(path, f"{texts[path]} {shown[shown.index('  ['):]}" if path in texts else shown) for path, shown in rows]
+
+
 def _valued(sourced: dict[str, Any]) -> str:
     """A sourced number, or a default that may depend on the strategy."""
     cases = sourced.get("cases") or [sourced]
-    return ", ".join(f"{_short(c.get('value'))} if {c['when']}" if c.get("when") else _short(c["value"]) for c in cases)
+    return ", ".join(f"{_short(c.get('value'))} if {c['when']}" if c.get("when") else _short(c.get('value')) for c in cases)
 
 
 def _short(value: Any) -> str:
@@ -188,7 +211,7 @@ def _short(value: Any) -> str:
     return str(value)
 
 
-def _table(columns: list[str], rows: list[tuple[str, ...]]) -> Any:
+def _table(columns: list[str], rows: Sequence[tuple[str, ...]]) -> Any:
     from rich.table import Table
     from rich.text import Text
 

@@ -56,7 +56,7 @@ def _headline(estimate: Estimate) -> Table:
     table.add_row("binding", f"{estimate.binding['resource']} for {estimate.binding['share']:.0%} of the step")
     fits = f"{gibibytes(estimate.memory.peak_bytes)} of {gibibytes(estimate.memory.capacity_bytes)} GiB"
     if estimate.feasible:
-        table.add_row("memory", f"fits: {fits} on stage {estimate.memory.peak_stage}")
+        table.add_row("memory", f"fits: {fits} on pipeline rank {estimate.memory.peak_stage}, {estimate.memory.peak_phase}")
     for violation in estimate.violations:
         table.add_row("memory", Text(f"DOES NOT FIT: {violation.message}", style="bold red"))
     table.title = Text(estimate.name, style="bold")
@@ -64,8 +64,8 @@ def _headline(estimate: Estimate) -> Table:
     return table
 
 
-def _breakdown(estimate: Estimate) -> Table:
-    table = Table(title="where the step goes, on the rank that finishes last", title_justify="left")
+def _breakdown(estimate: Estimate) -> RenderableType:
+    table = Table(title=f"where the step goes, on pipeline rank {estimate.walked_stage}, which finishes last", title_justify="left")
     table.add_column("part")
     table.add_column("time", justify="right")
     table.add_column("share", justify="right")
@@ -76,18 +76,21 @@ def _breakdown(estimate: Estimate) -> Table:
             shown = seconds(exposed) if name in estimate.exposed_s else ""
             table.add_row(NAMES[name], seconds(value), f"{value / estimate.step_time_s:.1%}", shown)
     table.add_row("step", seconds(estimate.step_time_s), "100.0%", "", style="bold")
-    table.caption = (
-        f"exposed: what the step would lose without it. Idle over all ranks: {estimate.bubble_fraction:.1%} of the step"
+    busiest = max(range(len(estimate.busy_s)), key=lambda rank: estimate.busy_s[rank])
+    least = min(range(len(estimate.busy_s)), key=lambda rank: estimate.busy_s[rank])
+    shares = [f"{estimate.busy_s[rank] / estimate.step_time_s:.0%}" for rank in (busiest, least)]
+    spread = f" Rank {busiest} computes {shares[0]} of it, rank {least} {shares[1]}." if len(estimate.busy_s) > 1 else ""
+    note = (
+        f"exposed: what the step would lose without it. Idle over all ranks: {estimate.bubble_fraction:.1%} of the step."
     )
-    table.caption_justify = "left"
-    return table
+    return Group(table, Text(note + spread, style="dim"))
 
 
 def _memory(estimate: Estimate) -> Table:
     stages = estimate.memory.stages
     names = [name for name in stages[0] if any(stage[name] for stage in stages)]
-    table = Table(title="memory of each pipeline stage, GiB", title_justify="left")
-    table.add_column("stage", justify="right")
+    table = Table(title="memory of each pipeline rank, GiB", title_justify="left")
+    table.add_column("rank", justify="right")
     for name in names:
         table.add_column(name.removesuffix("_bytes"), justify="right")
     for index, stage in enumerate(stages):
@@ -138,7 +141,7 @@ def variants(rows: Sequence[tuple[Mapping[str, str], Estimate | str]]) -> Render
 
 def html(estimate: Estimate) -> str:
     """The tables as HTML, for notebooks."""
-    console = Console(record=True, file=io.StringIO(), width=120, highlight=False)
+    console = Console(record=True, file=io.StringIO(), width=140, highlight=False, force_jupyter=False)
     console.print(summary(estimate))
     body = "<pre style='line-height:1.15;font-family:monospace'>{code}</pre>"
     return console.export_html(inline_styles=True, code_format=body)

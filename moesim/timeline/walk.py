@@ -95,6 +95,12 @@ def _nic_segments(step: StepGraph, run: Run, rank: int, start: float, end: float
     return segments
 
 
+def busy_seconds(step: StepGraph, run: Run) -> tuple[float, ...]:
+    """How long each pipeline rank computes in a scalar run. [s]"""
+    lengths = run.end - run.start
+    return tuple(float(lengths[step.tasks_of(rank)].sum()) for rank in range(step.num_ranks))
+
+
 def idle_fraction(step: StepGraph, run: Run) -> Numeric:
     r"""Share of the step in which the sm lanes do nothing, the bubble. [-]
 

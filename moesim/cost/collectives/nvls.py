@@ -29,5 +29,5 @@ algorithms.add(
     "nvls-all-reduce",
     Algorithm("all-reduce", nvls_all_reduce_time),
     summary="All-reduce inside an NVSwitch domain, summed in the switch.",
-    source="nccl-2.30",
+    source="nccl-2.30.7",
 )

@@ -51,7 +51,7 @@ algorithms.add(
     "send-recv",
     Algorithm("send-recv", send_recv_time),
     summary="One message between two ranks.",
-    source="nccl-2.30",
+    source="nccl-2.30.7",
 )
 algorithms.add(
     "pairwise-all-to-all",

@@ -60,7 +60,7 @@ def ring_all_reduce_time(size: Numeric, group: Group, links: Links) -> Numeric:
     return 2 * ring_all_gather_time(size, group, links)
 
 
-_SOURCE = "nccl-2.30"
+_SOURCE = "nccl-2.30.7"
 algorithms.add(
     "ring-all-gather",
     Algorithm("all-gather", ring_all_gather_time),

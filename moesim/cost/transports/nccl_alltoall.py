@@ -40,5 +40,5 @@ transports.add(
     "nccl-alltoall",
     NcclAllToAll(),
     summary="Block all-to-all by NCCL: one row per route, host reads the row counts.",
-    source="megatron-core-moe",
+    source="megatron-lm",
 )

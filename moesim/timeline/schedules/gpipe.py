@@ -34,5 +34,5 @@ schedules.add(
     "gpipe",
     GPipe(),
     summary="all forwards, then all backwards",
-    source="huang2019, GPipe, arXiv 1811.06965, section 2.2",
+    source="huang2019",
 )

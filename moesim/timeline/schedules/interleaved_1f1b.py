@@ -9,7 +9,7 @@ from moesim.timeline.graph import IntArray
 from moesim.timeline.schedule import Schedule, one_forward_one_backward
 from moesim.timeline.schedules import schedules
 
-SOURCE = "narayanan2021, arXiv 2104.04473, section 2.2.2"
+SOURCE = "narayanan2021"
 
 
 class InterleavedOneForwardOneBackward(Schedule):

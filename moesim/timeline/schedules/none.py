@@ -38,5 +38,5 @@ schedules.add(
     "none",
     NoPipeline(),
     summary="one stage; micro-batches one after another",
-    source="gradient accumulation, as in Megatron-Core forward_backward_no_pipelining",
+    source="megatron-lm",
 )

@@ -39,5 +39,5 @@ schedules.add(
     "1f1b",
     OneForwardOneBackward(),
     summary="one forward, one backward; at most p - r micro-batches kept on rank r",
-    source="narayanan2021, arXiv 2104.04473, section 2.2.1 (PipeDream-Flush)",
+    source="narayanan2021",
 )

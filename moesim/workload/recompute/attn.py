@@ -6,5 +6,5 @@ policies.add(
     "attn",
     RecomputePolicy(module="attn"),
     summary="Run the whole attention block again, projections included.",
-    source="megatron-core-recompute",
+    source="megatron-lm",
 )

@@ -6,5 +6,5 @@ policies.add(
     "core_attn",
     RecomputePolicy(module="core_attn"),
     summary="Run the attention core again; its output stays (the projection needs it).",
-    source="megatron-core-recompute",
+    source="megatron-lm",
 )

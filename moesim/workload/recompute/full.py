@@ -6,5 +6,5 @@ policies.add(
     "full",
     RecomputePolicy(module="full", whole_layer=True),
     summary="Keep each layer's input only; run the layer again before its backward.",
-    source="megatron-core-recompute",
+    source="megatron-lm",
 )

@@ -6,5 +6,5 @@ policies.add(
     "layernorm",
     RecomputePolicy(module="layernorm"),
     summary="Run both norms of a layer again; their outputs are dropped.",
-    source="megatron-core-recompute",
+    source="megatron-lm",
 )

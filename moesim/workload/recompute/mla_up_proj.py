@@ -6,5 +6,5 @@ policies.add(
     "mla_up_proj",
     RecomputePolicy(module="mla_up_proj"),
     summary="Run the up-projections and rotary embedding of latent attention again.",
-    source="megatron-core-recompute",
+    source="megatron-lm",
 )

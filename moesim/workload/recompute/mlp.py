@@ -6,5 +6,5 @@ policies.add(
     "mlp",
     RecomputePolicy(module="mlp"),
     summary="Run the dense feed-forward again.",
-    source="megatron-core-recompute",
+    source="megatron-lm",
 )

@@ -6,5 +6,5 @@ policies.add(
     "moe",
     RecomputePolicy(module="moe"),
     summary="Run the routed experts again, router and both exchange legs included.",
-    source="megatron-core-recompute",
+    source="megatron-lm",
 )

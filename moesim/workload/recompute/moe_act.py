@@ -6,5 +6,5 @@ policies.add(
     "moe_act",
     RecomputePolicy(module="moe_act"),
     summary="Run the activation between the expert GEMMs again.",
-    source="megatron-core-recompute",
+    source="megatron-lm",
 )

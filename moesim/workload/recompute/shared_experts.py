@@ -6,5 +6,5 @@ policies.add(
     "shared_experts",
     RecomputePolicy(module="shared_experts"),
     summary="Run the shared experts again.",
-    source="megatron-core-recompute",
+    source="megatron-lm",
 )
