@@ -1,22 +1,34 @@
 """Work summed over the ranks is the work of the model, however it is sharded."""
 
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
 import pytest
 
-from moesim.workload.batch import MicroBatch
-from moesim.workload.embedding import embedding_block, head_block
-from moesim.workload.experts import LayoutPasses
+from moesim.workload.embedding import embedding_block, head_block, mtp_block
 from moesim.workload.layers import layer_block, recomputed
 from moesim.workload.mesh import Mesh
-from moesim.workload.model import Attention, Layer, Model, Moe
-from moesim.workload.ops import AttentionCore, ExpertLeg, Gemm
+from moesim.workload.model import Attention, Dense, LatentAttention, Layer, Model, Moe
+from moesim.workload.ops import AttentionCore, ExpertLeg, Gemm, Message
+from moesim.workload.precision import recipes
 from moesim.workload.recompute import policies
+from moesim.workload.setting import LayoutPasses, Setting
 
 WORLD, LENGTH = 256, 1024
-LAYER = Layer(Attention(32, 8, 64, True), Moe(64, 4, 512, True))
-MODEL = Model("toy", 1024, 32_000, (LAYER,) * 6)
+GROUPED = Attention(32, 16, 64, qk_norm=True)
+LATENT = LatentAttention(32, kv_rank=128, nope_dim=64, rope_dim=32, value_dim=64, q_rank=256)
+ROUTED = Moe(64, 4, 512, shared_size=1024)
+LAYER = Layer(GROUPED, ROUTED)
+LAYERS = {
+    "grouped": LAYER,
+    "window": Layer(replace(GROUPED, window=128), ROUTED),
+    "chunk": Layer(replace(GROUPED, chunk=256), ROUTED),
+    "latent": Layer(LATENT, ROUTED),
+    "latent, whole queries": Layer(replace(LATENT, q_rank=None), ROUTED),
+    "dense": Layer(GROUPED, Dense(2048)),
+    "plain feed-forward, four norms": Layer(GROUPED, Dense(2048, gated=False), norms=4),
+}
 PASSES = LayoutPasses(5.0, 8.0, 8.0, 5.0, 1)
 
 MESHES = [
@@ -24,14 +36,28 @@ MESHES = [
     for tp, pp, ep, etp in product((1, 2, 8), (1, 4), (1, 32), (1, 2))
 ]
 each_mesh = pytest.mark.parametrize(("mesh", "sequences"), MESHES)
+each_layer = pytest.mark.parametrize("layer", LAYERS.values(), ids=LAYERS)
+CONTEXT = [(tp, cp, kind) for tp, cp in product((1, 2), (1, 2, 8)) for kind in ("ring", "ulysses")]
+each_context = pytest.mark.parametrize(("tp", "cp", "cp_kind"), CONTEXT)
 
 
-def blocks(mesh, sequences):
-    batch = MicroBatch(sequences, LENGTH, mesh)
+def setting(mesh, sequences, **changes):
+    return Setting(sequences, LENGTH, mesh, recipes.get("bf16"), passes=PASSES, **changes)
+
+
+def toy(layer, mtp=0):
+    return Model("toy", 1024, 32_000, (layer,) * 6, mtp_layers=mtp)
+
+
+MODEL = toy(LAYER)
+
+
+def blocks(mesh, sequences, layer=LAYER, **changes):
+    run = setting(mesh, sequences, **changes)
     return (
-        layer_block(LAYER, MODEL.hidden, batch, PASSES),
-        embedding_block(MODEL.hidden, batch),
-        head_block(MODEL.hidden, MODEL.vocab, batch),
+        layer_block(layer, MODEL.hidden, run),
+        embedding_block(MODEL.hidden, run),
+        head_block(MODEL.hidden, MODEL.vocab, run),
     )
 
 
@@ -44,13 +70,39 @@ def stage_ranks(mesh):
     return mesh.world / mesh.pp
 
 
-@each_mesh
-def test_the_step_of_all_ranks_is_the_formula_of_the_model(mesh, sequences):
-    layer, embedding, head = blocks(mesh, sequences)
-    everything = 6 * (flop(layer.forward) + flop(layer.backward))
+def of_all_ranks(mesh, sequences, layer, **changes):
+    layers, embedding, head = blocks(mesh, sequences, layer, **changes)
+    everything = 6 * (flop(layers.forward) + flop(layers.backward))
     everything += sum(flop(block.forward) + flop(block.backward) for block in (embedding, head))
+    return everything * stage_ranks(mesh)
+
+
+
+
+@each_mesh
+@each_layer
+def test_the_step_of_all_ranks_is_the_formula_of_the_model(mesh, sequences, layer):
     tokens = sequences * LENGTH * mesh.dp
-    assert everything * stage_ranks(mesh) == pytest.approx(tokens * MODEL.flop_per_token(LENGTH), rel=1e-12)
+    expected = tokens * toy(layer).flop_per_token(LENGTH)
+    assert of_all_ranks(mesh, sequences, layer) == pytest.approx(expected, rel=1e-12)
+
+
+@each_context
+@each_layer
+def test_context_parallelism_splits_the_work_and_adds_none(tp, cp, cp_kind, layer):
+    mesh = Mesh(WORLD, tp, cp, 1, 1, 8)
+    tokens = 2 * LENGTH * mesh.dp
+    found = of_all_ranks(mesh, 2, layer, cp_kind=cp_kind)
+    assert found == pytest.approx(tokens * toy(layer).flop_per_token(LENGTH), rel=1e-12)
+
+
+def test_a_module_for_the_second_next_token_is_a_layer_a_projection_and_a_head():
+    run = setting(Mesh(WORLD, 2, 1, 1, 1, 8), 1)
+    extra = (mtp_block(1024, run), layer_block(LAYER, 1024, run), head_block(1024, 32_000, run))
+    work = sum(flop(block.forward) + flop(block.backward) for block in extra) * WORLD
+    tokens = LENGTH * WORLD / 2
+    one_more = toy(LAYER, mtp=1).flop_per_token(LENGTH) - MODEL.flop_per_token(LENGTH)
+    assert work == pytest.approx(tokens * one_more, rel=1e-12)
 
 
 @each_mesh
@@ -64,8 +116,9 @@ def test_the_backward_is_twice_the_forward_in_each_category(mesh, sequences, cat
 
 
 @each_mesh
-def test_every_product_has_its_dgrad_and_its_wgrad(mesh, sequences):
-    for block in blocks(mesh, sequences):
+@each_layer
+def test_every_product_has_its_dgrad_and_its_wgrad(mesh, sequences, layer):
+    for block in blocks(mesh, sequences, layer):
         for op in block.forward:
             if isinstance(op.work, Gemm):
                 dims = sorted(map(float, (op.work.m, op.work.n, op.work.k)))
@@ -82,6 +135,7 @@ def test_every_token_is_sent_to_its_experts_once_a_leg(mesh, sequences):
     assert [leg.direction for leg in legs] == ["dispatch", "combine"] * 2
     for leg in legs:
         assert leg.tokens * stage_ranks(mesh) == pytest.approx(sequences * LENGTH * mesh.dp)
+        assert leg.busy_tokens == leg.tokens
         assert leg.row_bytes == 2 * MODEL.hidden
     assert [leg.counts for leg in legs] == [True, False, False, False]
 
@@ -96,11 +150,57 @@ def test_the_experts_of_all_ranks_see_every_route_once(mesh, sequences):
 
 
 @each_mesh
-def test_full_recomputation_is_one_more_forward(mesh, sequences):
-    layer = blocks(mesh, sequences)[0]
-    full = recomputed(layer, (policies.get("full"),))
+@each_layer
+def test_full_recomputation_is_one_more_forward(mesh, sequences, layer):
+    whole = blocks(mesh, sequences, layer)[0]
+    full = recomputed(whole, (policies.get("full"),))
     assert flop(full.recompute) == pytest.approx(flop(full.forward), rel=1e-15)
     assert [op.name for op in full.recompute] == [f"{op.name} again" for op in full.forward]
+
+
+SPLIT_TRAFFIC = ("attention", "memory_bound", "ep")
+"""Categories whose bytes are those of the tokens; weights of a GEMM are read by each rank that computes with them."""
+
+
+def moved(ops, categories):
+    """HBM bytes of kernels, and message bytes that a rank sends to its experts."""
+    found = 0.0
+    for op in ops:
+        if op.category in categories:
+            leg = isinstance(op.work, ExpertLeg)
+            found += op.work.tokens * op.work.top_k * op.work.row_bytes if leg else op.work.hbm_bytes
+    return found
+
+
+@pytest.mark.parametrize(("cp", "ep", "etp"), list(product((1, 2, 8), (1, 8, 32), (1, 2))))
+@each_layer
+def test_bytes_of_tokens_are_split_like_the_tokens(cp, ep, etp, layer):
+    """Over all ranks, kernels read and write as much whatever ep and cp; etp repeats the rows on its ranks."""
+    base, run = (
+        blocks(mesh, 2, layer, cp_kind="ring")[0]
+        for mesh in (Mesh(WORLD, 1, 1, 1, 1, 1), Mesh(WORLD, 1, cp, 1, etp, ep))
+    )
+    rows = {"expert-activation", "expert-activation-backward"}
+    for chosen in (lambda op: op.name in rows, lambda op: op.name not in rows):
+        whole, split = (
+            moved([op for op in (*block.forward, *block.backward) if chosen(op)], SPLIT_TRAFFIC) for block in (base, run)
+        )
+        # tokens of a micro-batch of all data-parallel ranks: dp falls as cp rises
+        assert split * cp == pytest.approx(whole, rel=1e-12)
+
+
+@pytest.mark.parametrize("cp", [2, 4, 8])
+def test_a_ring_passes_all_keys_and_values_and_ulysses_all_heads(cp):
+    def sizes(kind):
+        layer = blocks(Mesh(WORLD, 1, cp, 1, 1, 8), 2, cp_kind=kind)[0]
+        return {op.name: op.work.size for op in layer.forward if isinstance(op.work, Message) and op.work.axis == "cp"}
+
+    keys_and_values = 2 * 2 * LENGTH * 16 * (64 + 64)  # two bytes, two sequences, of 16 heads
+    assert sizes("ring") == {"key-value-ring": keys_and_values}
+    queries, outputs = (2 * 2 * LENGTH * 32 * 64 / cp for _ in range(2))
+    into, out = sizes("ulysses").values()
+    assert into == queries + keys_and_values / cp
+    assert out == outputs
 
 
 def test_array_degrees_give_the_scalar_counts():
