@@ -250,11 +250,9 @@ RULES = (
     Rule(
         "capacity",
         ("capacity_factor",),
-        lambda c: (c.strategy.routing == "capacity") == (c.strategy.capacity_factor is not None),
-        lambda c: (
-            f"routing '{c.strategy.routing}' with capacity_factor {c.strategy.capacity_factor}: one needs the other"
-        ),
-        lambda c: "routing: capacity with capacity_factor: 1.0 or more, or neither",
+        lambda c: c.strategy.routing != "capacity" or c.strategy.capacity_factor is not None,
+        lambda c: "routing 'capacity' pads every expert to its capacity and needs a capacity_factor",
+        lambda c: "capacity_factor: 1.0 or more, or another routing",
     ),
     Rule(
         "imbalance",

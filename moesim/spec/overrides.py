@@ -36,7 +36,7 @@ def with_overrides(scenario: ScenarioSpec, changes: Mapping[str, Any], where: st
         if path in UNPRICED:
             problems.add(origin, "", "no price depends on it", UNPRICED[path])
             continue
-        if path in HARDWARE_PREFIXES:
+        if path in HARDWARE_PREFIXES and path not in _SCENARIO_FIELDS:
             problems.add(origin, "", f"'{path}' is named by the node", "set cluster.node, or one number of it")
             continue
         if key is None:
