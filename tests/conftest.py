@@ -36,6 +36,15 @@ strategy: {tp: 2, pp: 4, ep: 8, micro_batch: 1}
 """
 
 
+LATENT = "{kind: mla, num_heads: 16, kv_rank: 256, q_rank: 512, nope_dim: 64, rope_dim: 32, value_dim: 64}"
+PARTS = {
+    "latent": {"{kind: gqa, num_heads: 16, num_kv_heads: 4, head_dim: 128, qk_norm: true}": LATENT},
+    "shared": {"gated: true}": "gated: true, num_shared_experts: 2, shared_ffn_size: 1536}"},
+    "dense": {"moe: {num_experts: 32, top_k: 4, ffn_size: 768, gated: true}": "ffn: {size: 6144, gated: true}"},
+}
+"""What other models of the tests have in place of a part of the small one."""
+
+
 @pytest.fixture(scope="session")
 def scenarios() -> Path:
     """Folder of the shipped scenarios."""
@@ -54,6 +63,21 @@ def small_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def small(small_file: Path) -> Problem:
     return moesim.load(small_file)
+
+
+@pytest.fixture(scope="session")
+def variants(small_file: Path, small: Problem) -> dict[str, Problem]:
+    """The small problem, and the same with latent attention, with shared experts, and with dense layers."""
+    found = {"small": small}
+    for name, parts in PARTS.items():
+        text = MODEL.replace("name: small-moe", f"name: small-{name}")
+        for old, new in parts.items():
+            assert old in text
+            text = text.replace(old, new)
+        (small_file.parent / f"small-{name}.yaml").write_text(text)
+        changes = {"model": f"small-{name}.yaml"} | ({"ep": 1} if name == "dense" else {})
+        found[name] = small.with_changes(changes)
+    return found
 
 
 @pytest.fixture(scope="session")

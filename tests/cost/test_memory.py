@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from moesim.cost.blocks import price_blocks
-from moesim.cost.memory import RUNTIME, TENSORS, rank_memory
+from moesim.cost.memory import CLASSES, TENSORS, rank_memory
 from moesim.cost.plan import Plan
 from moesim.workload.layers import saved_bytes
 
@@ -72,7 +72,7 @@ def test_the_distributed_optimizer_saves_optimizer_state_and_nothing_else(small)
 
 def test_the_classes_add_up_level_by_level(small):
     for rank in memory(small):
-        assert set(rank.classes) == {*TENSORS, *RUNTIME}
+        assert set(rank.classes) == set(CLASSES)
         assert rank.allocated == pytest.approx(sum(rank.classes[name] for name in TENSORS), rel=1e-15)
         assert rank.reserved == rank.allocated + rank.classes["slack"]
         assert rank.peak == pytest.approx(sum(rank.classes.values()), rel=1e-15)
