@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from moesim.cost.plan import Plan
 from moesim.spec import library
 from moesim.spec.load import ScenarioSpecs, load_scenario, load_specs, scenario_from_names
 from moesim.spec.model import ModelSpec
-from moesim.spec.overrides import with_overrides
+from moesim.spec.overrides import HARDWARE_PREFIXES, with_overrides
 from moesim.spec.scenario import STRATEGY_FIELDS, MeasuredSpec, ScenarioSpec
 from moesim.spec.software import SoftwareSpec
 from moesim.workload.model import Attention, Layer, Model, Moe
@@ -84,8 +84,15 @@ class Problem:
         )
 
     def with_changes(self, changes: Mapping[str, Any], where: str = "--set") -> Problem:
-        """Return the problem of the changed scenario; ``{"ep": 16, "cluster.count": 64}``."""
-        return resolve(with_overrides(self.scenario, changes, where))
+        """Return the problem of the changed scenario; ``{"ep": 16, "cluster.count": 64}``.
+
+        What was measured stays beside it while the run is the same: where only fields that nobody gave, or numbers of
+        the machine, are set.
+        """
+        changed = resolve(with_overrides(self.scenario, changes, where))
+        firsts = {path.partition(".")[0] for path in changes if f"strategy.{path.split('.')[-1]}" not in self.assumed}
+        same_run = self.measured is not None and firsts <= {*HARDWARE_PREFIXES, "overrides"}
+        return changed if same_run or "measured" in firsts else replace(changed, measured=None)
 
     def _issue(self, broken: Broken) -> Issue:
         paths = [f"strategy.{name}" if name in STRATEGY_FIELDS else name for name in broken.fields] or ["strategy"]
