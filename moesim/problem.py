@@ -16,7 +16,7 @@ from moesim.cost.plan import Plan
 from moesim.spec import library
 from moesim.spec.hardware import GpuSpec
 from moesim.spec.load import ScenarioSpecs, load_scenario, load_specs, scenario_from_names
-from moesim.spec.overrides import with_overrides
+from moesim.spec.overrides import HARDWARE_PREFIXES, with_overrides
 from moesim.spec.scenario import STRATEGY_FIELDS, MeasuredSpec, ScenarioSpec
 from moesim.spec.software import SoftwareSpec
 from moesim.spec.transport import TransportSpec
@@ -103,10 +103,13 @@ class Problem:
     def with_changes(self, changes: Mapping[str, Any], where: str = "--set") -> Problem:
         """Return the problem of the changed scenario; ``{"ep": 16, "cluster.count": 64}``.
 
-        What was measured belongs to the scenario as it was and does not come along.
+        What was measured stays beside it while the run is the same: where only fields that nobody gave, or numbers of
+        the machine, are set.
         """
         changed = resolve(with_overrides(self.scenario, changes, where))
-        return changed if "measured" in changes else replace(changed, measured=None)
+        firsts = {path.partition(".")[0] for path in changes if f"strategy.{path.split('.')[-1]}" not in self.assumed}
+        same_run = self.measured is not None and firsts <= {*HARDWARE_PREFIXES, "overrides"}
+        return changed if same_run or "measured" in firsts else replace(changed, measured=None)
 
     def _issue(self, broken: Broken) -> Issue:
         paths = [f"strategy.{name}" if name in STRATEGY_FIELDS else name for name in broken.fields] or ["strategy"]

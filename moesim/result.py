@@ -106,7 +106,9 @@ class Estimate:
 
     def __repr__(self) -> str:
         fits = "fits" if self.feasible else "does not fit"
-        return f"Estimate({self.name!r}: {self.step_time_s:.4g} s, {self.tflop_per_s_per_gpu:.0f} TFLOP/s per GPU, {fits})"
+        return (
+            f"Estimate({self.name!r}: {self.step_time_s:.4g} s, {self.tflop_per_s_per_gpu:.0f} TFLOP/s per GPU, {fits})"
+        )
 
     def _repr_html_(self) -> str | None:
         return display.html(self)

@@ -39,6 +39,15 @@ def broken(problem: Problem, **changes) -> dict[str, tuple[str, str]]:
             "ep in 1, 2, 4, 8, 16, 32, 64, 128",
         ),
         ({"etp": 32, "ep": 1, "tp": 1}, "", "", ""),
+        ({"etp": 5, "ep": 1}, "expert-width", "etp = 5 does not divide the expert width 1536", "etp in 1, 2, 3, 4, 6,"),
+        ({"tp": 3}, "heads", "tp = 3 does not divide 64 attention heads", "tp in 1, 2, 4, 8, 16, 32, 64"),
+        ({"tp": 3}, "sequence", "tp*cp = 3 does not divide sequences of 4096", "tp in 1, 2, 4"),
+        (
+            {"tp": 3},
+            "ranks",
+            "tp*cp*pp = 24 does not divide 256 GPUs: a stage has 32 ranks for tp*cp = 3",
+            "tp in 1, 2",
+        ),
         (
             {"micro_batch": 3},
             "batch",

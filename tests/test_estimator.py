@@ -169,6 +169,19 @@ def test_a_measured_step_stands_beside(qwen):
     assert answer.measured == {"step_time_s": 20.0, "error": answer.step_time_s / 20.0 - 1, "source": "--measured"}
 
 
+def test_what_was_measured_says_nothing_about_another_run(qwen):
+    others = (("ep", 16), ("global_batch", 4096), ("strategy.recompute", "full"), ("cluster.count", 64))
+    for path, value in others:
+        assert estimate(qwen.with_changes({path: value})).measured is None
+    assert estimate(qwen, qwen.strategy.replace(ep=16)).measured is None
+    assert estimate(qwen.with_changes({"ep": 16}).with_changes({"nic.bandwidth": "200 Gb/s"})).measured is None
+    # what the publication left open, and numbers of the machine, are guesses about the same run
+    for path, value in (("overlap_tp", False), ("strategy.grad_dtype", "bf16"), ("gpu.memory_bandwidth", "3 TB/s")):
+        assert estimate(qwen.with_changes({path: value})).measured is not None
+    again = {"ep": 16, "measured.step_time": "21 s"}
+    assert (estimate(qwen.with_changes(again)).measured or {})["step_time_s"] == 21.0
+
+
 def test_no_interval_is_claimed_without_residuals(estimates):
     assert all(answer.low_s is None and answer.high_s is None for _, answer in estimates)
 

@@ -104,6 +104,7 @@ def test_every_number_of_the_machine_has_a_source(qwen: Problem):
         ("gpu.memory_bandwidth", "4.8 TB/s", lambda p: p.machine.gpu.memory_bandwidth == 4.8e12),
         ("gpu.kernels.gemm_fixed", "1 us", lambda p: p.machine.gpu.kernels.gemm_fixed == 1e-6),
         ("nic.bandwidth", "800 Gb/s", lambda p: p.machine.links.nic_bandwidth == pytest.approx(97e9)),
+        ("node.nics_per_node", 4, lambda p: p.machine.links.nic_bandwidth == pytest.approx(0.97 * 25e9)),
         ("node.links.p2p_latency", "1 us", lambda p: p.machine.links.p2p_latency == 1e-6),
         ("fabric.p2p_latency", "2 us", lambda p: p.machine.links.nic_p2p_latency == 2e-6),
         ("software.host.device_sync", "0 s", lambda p: p.machine.host.sync == 0),

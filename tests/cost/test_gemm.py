@@ -1,5 +1,7 @@
 """Time of matrix products: limits, monotonicity, scalar and array."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -34,6 +36,28 @@ def test_a_thin_product_runs_at_the_bandwidth(gpu):
 
 def test_a_tiny_product_takes_the_fixed_time_and_one_wave(gpu):
     assert gpu.kernels.gemm_fixed < gemm_time(Gemm(1, 1, 1), gpu) < gpu.kernels.gemm_fixed + 2e-6
+
+
+def test_a_wave_by_hand(gpu):
+    """One tile of 64 x 64 in each SM, k long enough that nothing is gained by splitting it."""
+    plain = replace(gpu, kernels=replace(gpu.kernels, gemm_fixed=0.0, gemm_norm=1.0, gemm_power_slope=0.0))
+    work = Gemm(64, 64, 64, groups=132)
+    efficiency = gpu.kernels.gemm_efficiency / (1 + gpu.kernels.gemm_tile_penalty * 256 / 64)
+    wave = 2 * 64 * 64 * (64 + gpu.kernels.gemm_prologue) / (gpu.bf16_flop_rate / 132 * efficiency)
+    memory = 132 * 3 * 2 * 64 * 64 / (gpu.memory_bandwidth * gpu.kernels.gemm_memory_efficiency)
+    assert gemm_time(work, plain) == pytest.approx(wave + memory, rel=1e-12)
+
+
+def test_a_long_product_of_one_tile_is_split_over_the_gpu(gpu):
+    """Eight parts of k, each on its own SM, then a pass that adds their FP32 results."""
+    plain = replace(gpu, kernels=replace(gpu.kernels, gemm_fixed=0.0, gemm_norm=1.0, gemm_power_slope=0.0))
+    k = 2**20
+    work = Gemm(64, 64, k)
+    efficiency = gpu.kernels.gemm_efficiency / (1 + gpu.kernels.gemm_tile_penalty * 256 / 64)
+    wave = 2 * 64 * 64 * (k / 8 + gpu.kernels.gemm_prologue) / (gpu.bf16_flop_rate / 132 * efficiency)
+    bandwidth = gpu.memory_bandwidth * gpu.kernels.gemm_memory_efficiency
+    adding = 4 * 9 * 64 * 64 / bandwidth
+    assert gemm_time(work, plain) == pytest.approx(wave + adding + work.hbm_bytes / bandwidth, rel=1e-12)
 
 
 def test_one_more_column_than_a_whole_wave_of_tiles_starts_another(gpu):

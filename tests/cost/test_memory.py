@@ -106,6 +106,12 @@ def test_recomputation_trades_kept_tensors_for_workspace(small):
     assert {name for name in none if none[name] != full[name]} == {"activations", "workspace", "slack"}
 
 
+def test_workspace_is_the_rows_around_the_combine(small):
+    # each of 2048 / 2 tokens has 4 routes: the output of the second expert GEMM, and its copy in wire order
+    rows = 1024 * 4 * 2 * 2048
+    assert {float(rank.classes["workspace"]) for rank in memory(small)} == {2 * rows}
+
+
 def test_slack_is_a_share_of_what_comes_and_goes(small):
     for rank in memory(small):
         transient = sum(rank.classes[name] for name in ("activations", "logits", "workspace"))

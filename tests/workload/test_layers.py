@@ -92,6 +92,44 @@ def test_a_compiler_keeps_no_rotated_copy_and_weights_in_the_combine_keep_the_ou
     assert kept(compiled)["expert-output"] == 2 * 4 * TOKENS * HIDDEN
 
 
+def test_traffic_of_the_memory_bound_kernels_one_by_one():
+    """Reads and writes in BF16, two bytes a value; copies are of ``tokens x hidden`` values."""
+    row, rows = 2 * LENGTH * HIDDEN, 4 * LENGTH
+    rotated = 2 * LENGTH * (32 + 4) * 128
+    forward = {
+        "input-norm": 2 * row,
+        "qk-norm": 2 * rotated,
+        "rope": 2 * rotated,
+        "attention-residual": 3 * row,  # two read, the sum written
+        "expert-norm": 2 * row,
+        "router-top-k": 24 * LENGTH * 64,
+        "permute": 5 * row,
+        "sort-by-expert": 8 * row,
+        "expert-activation": 2 * rows * (2 * 768 + 768),  # gate and up read, their product written
+        "unsort": 8 * row,
+        "unpermute": 5 * row,
+        "expert-residual": 3 * row,
+    }
+    backward = {
+        "expert-residual-dgrad": 2 * row,
+        "unpermute-backward": 5 * row,
+        "unsort-backward": 8 * row,
+        "expert-activation-backward": 2 * rows * (2 * 2 * 768 + 768),
+        "sort-by-expert-backward": 8 * row,
+        "permute-backward": 5 * row,
+        "router-top-k-backward": 24 * LENGTH * 64,
+        "expert-norm-backward": 4 * row,
+        "attention-residual-dgrad": 2 * row,
+        "rope-dgrad": 2 * rotated,
+        "qk-norm-dgrad": 3 * rotated,
+        "input-norm-backward": 4 * row,
+    }
+    whole = block()
+    for ops, expected in ((whole.forward, forward), (whole.backward, backward)):
+        found = {op.name: op.work.hbm_bytes for op in ops if op.category == "memory_bound"}
+        assert found == expected
+
+
 def test_expert_parallelism_changes_nothing_that_is_kept():
     # balanced routing: a rank receives as many rows as it sends
     assert {saved_bytes(block(ep=ep)) for ep in (1, 4, 8, 64)} == {saved_bytes(block())}
