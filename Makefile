@@ -33,7 +33,7 @@ lint: $(VENV)/.stamp-dev
 # Notebooks are percent files; the .ipynb is generated, executed and checked.
 notebooks: $(VENV)/.stamp-dev
 	@set -e; for f in $(wildcard notebooks/*.py); do $(BIN)/jupytext --quiet --to ipynb $$f; done; \
-	if ls notebooks/*.ipynb >/dev/null 2>&1; then $(BIN)/python -m pytest -p no:doctest --nbmake --overwrite notebooks/*.ipynb; fi
+	if ls notebooks/*.ipynb >/dev/null 2>&1; then $(BIN)/python -m pytest -o addopts= --nbmake --overwrite notebooks/*.ipynb; fi
 
 bench: $(VENV)/.stamp-dev
 	@set -e; for f in $(wildcard benchmarks/*.py); do $(BIN)/python $$f; done
