@@ -59,10 +59,12 @@ class Timeline:
 class Constant:
     """A constant of the machine and how much the step time depends on it.
 
-    ``elasticity``: per cent of step time for one per cent of the constant. [-]
+    ``elasticity``: per cent of step time for one per cent of the constant. [-] ``setting``: its path in the specs, as
+    ``--set`` takes it (without ``constants.`` for a transport).
     """
 
     path: str
+    setting: str
     value: float
     elasticity: float
     kind: str

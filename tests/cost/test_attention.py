@@ -10,12 +10,13 @@ from moesim.workload.ops import AttentionCore
 
 
 def core(length, batch=1, heads=32, kv_heads=4, causal=True, backward=False):
-    return AttentionCore(batch, heads, kv_heads, length, 128, 128, causal, backward)
+    columns = length / 2 if causal else length
+    return AttentionCore(batch, heads, kv_heads, length, columns, 128, 128, backward)
 
 
 def test_a_long_sequence_runs_at_the_efficiency(gpu):
     work = core(131_072)
-    ceiling = gpu.bf16_flop_rate * gpu.kernels.attention_efficiency
+    ceiling = gpu.rates["bf16"] * gpu.kernels.attention_efficiency
     assert 0.99 * ceiling < work.flop / attention_time(work, gpu) < ceiling
 
 
@@ -46,17 +47,40 @@ def test_whole_waves_while_there_are_few(gpu):
     assert attention_time(core(128, heads=133), gpu) > one_wave.pop()
 
 
+def test_a_window_costs_its_columns_and_not_the_sequence(gpu):
+    wide = core(65_536)
+    window = AttentionCore(1, 32, 4, 65_536, 512, 128, 128)
+    added = gpu.kernels.attention_diagonal + gpu.kernels.attention_prologue
+    fixed = gpu.kernels.attention_fixed
+    ratio = (attention_time(wide, gpu) - fixed) / (attention_time(window, gpu) - fixed)
+    assert ratio == pytest.approx((32_768 + added) / (512 + added))
+
+
+def test_half_of_the_queries_of_a_ring_take_half_the_time(gpu):
+    whole = core(65_536)
+    half = AttentionCore(1, 32, 4, 32_768, 32_768, 128, 128)
+    fixed = gpu.kernels.attention_fixed
+    assert half.flop == whole.flop / 2
+    assert attention_time(half, gpu) - fixed == pytest.approx((attention_time(whole, gpu) - fixed) / 2)
+
+
+def test_wide_query_heads_of_latent_attention_cost_their_width(gpu):
+    latent = AttentionCore(1, 32, 32, 65_536, 32_768, 192, 128)
+    assert latent.flop == core(65_536).flop * (192 + 128) / 256
+    assert attention_time(latent, gpu) > attention_time(core(65_536), gpu)
+
+
 def test_grouped_keys_are_read_once_for_their_queries(gpu):
     assert core(4096, kv_heads=32).hbm_bytes == pytest.approx(core(4096, kv_heads=4).hbm_bytes * 64 / 36)
 
 
 @given(length=st.integers(1, 40_000), heads=st.integers(1, 64), backward=st.booleans(), factor=st.floats(1, 10))
 @settings(max_examples=60, deadline=None)
-@pytest.mark.parametrize("name", ["bf16_flop_rate", "memory_bandwidth"])
+@pytest.mark.parametrize("name", ["rates", "memory_bandwidth"])
 def test_a_faster_gpu_is_never_slower(gpu, faster, name, length, heads, backward, factor):
     work = core(length, heads=heads, backward=backward)
     assert attention_time(work, faster(**{name: factor})) <= attention_time(work, gpu) * (1 + 1e-12)
-    assert attention_time(work, gpu) >= work.flop / gpu.bf16_flop_rate
+    assert attention_time(work, gpu) >= work.flop / gpu.rates["bf16"]
 
 
 def test_the_scalar_time_is_the_entry_of_the_array(gpu):

@@ -14,7 +14,7 @@ from moesim.workload.ops import AttentionCore, ExpertLeg, Gemm, Message, Op, Tra
 MESH = Mesh(64, 2, 1, 1, 1, 8)
 LONELY = Mesh(64, 1, 1, 1, 1, 1)
 GEMM = Gemm(512, 1024, 2048)
-CORE = AttentionCore(1, 8, 2, 2048, 128, 128)
+CORE = AttentionCore(1, 8, 2, 2048, 1024, 128, 128)
 LEG = ExpertLeg("dispatch", 1024, 4, 32, 4096)
 GATHER = Message("all-gather", "tp", 1e7)
 
@@ -30,6 +30,8 @@ def test_every_shape_of_work_has_its_price(price, machine):
     assert price(GEMM, "gemm") == gemm_time(GEMM, gpu)
     assert price(CORE, "attention") == attention_time(CORE, gpu)
     assert price(Traffic(1e8), "memory_bound") == traffic_time(1e8, gpu)
+    slower = traffic_time(1e8 / gpu.kernels.quantize_efficiency, gpu)
+    assert price(Traffic(1e8, cast=True), "memory_bound") == slower > traffic_time(1e8, gpu)
     assert price(GATHER, "tp") == collective_time("all-gather", 1e7, machine.group(MESH, "tp"), machine.links)
     assert price(LEG, "ep") == leg_time(transports.get("deepep"), LEG, machine.group(MESH, "ep"), machine)
 
@@ -40,6 +42,8 @@ def test_a_grouped_product_pays_its_own_fixed_time(price, machine):
 
 
 def test_an_axis_of_one_rank_neither_moves_nor_launches(price, machine):
+    nothing = Message("all-gather", "tp", 0.0)
+    assert price(nothing, "tp") == launch_time(Op("x", "tp", nothing), MESH, machine) == 0
     for work, category in ((GATHER, "tp"), (LEG, "ep")):
         op = Op("x", category, work, kernels=3)
         assert price(work, category, LONELY) == 0

@@ -77,8 +77,6 @@ def of_all_ranks(mesh, sequences, layer, **changes):
     return everything * stage_ranks(mesh)
 
 
-
-
 @each_mesh
 @each_layer
 def test_the_step_of_all_ranks_is_the_formula_of_the_model(mesh, sequences, layer):

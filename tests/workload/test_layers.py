@@ -24,7 +24,9 @@ PASSES = LayoutPasses(5.0, 8.0, 8.0, 5.0, 1)
 
 def block(tp=1, ep=8, etp=1, cp=1, sequences=1, passes=PASSES, layer=LAYER, precision="bf16", **changes):
     mesh = Mesh(64, tp, cp, 1, etp, ep)
-    return layer_block(layer, HIDDEN, Setting(sequences, LENGTH, mesh, recipes.get(precision), passes=passes, **changes))
+    return layer_block(
+        layer, HIDDEN, Setting(sequences, LENGTH, mesh, recipes.get(precision), passes=passes, **changes)
+    )
 
 
 def kept(block):
@@ -111,7 +113,7 @@ def test_traffic_of_the_memory_bound_kernels_one_by_one():
         "expert-residual": 3 * row,
     }
     backward = {
-        "expert-residual-dgrad": 2 * row,
+        "expert-residual-backward": 2 * row,
         "unpermute-backward": 5 * row,
         "unsort-backward": 8 * row,
         "expert-activation-backward": 2 * rows * (2 * 2 * 768 + 768),
@@ -119,14 +121,14 @@ def test_traffic_of_the_memory_bound_kernels_one_by_one():
         "permute-backward": 5 * row,
         "router-top-k-backward": 24 * LENGTH * 64,
         "expert-norm-backward": 4 * row,
-        "attention-residual-dgrad": 2 * row,
-        "rope-dgrad": 2 * rotated,
-        "qk-norm-dgrad": 3 * rotated,
+        "attention-residual-backward": 2 * row,
+        "rope-backward": 2 * rotated,
+        "qk-norm-backward": 3 * rotated,
         "input-norm-backward": 4 * row,
     }
     whole = block()
     for ops, expected in ((whole.forward, forward), (whole.backward, backward)):
-        found = {op.name: op.work.hbm_bytes for op in ops if op.category == "memory_bound"}
+        found = {op.name: op.work.hbm_bytes for op in ops if op.category == "memory_bound" and op.work.hbm_bytes}
         assert found == expected
 
 
@@ -305,7 +307,9 @@ def test_low_precision_casts_every_input_once_and_keeps_the_cast(name):
     products = {"qkv", "projection", "expert-up", "expert-down"}
     casts = [op.name for op in low.forward if isinstance(op.work, Traffic) and op.work.cast]
     assert casts == [f"{op.name}-cast" for op in low.forward if op.name in products]
-    assert len([op for op in low.backward if op.name.endswith("-dgrad-cast")]) == len(products)  # dy, for both gradients
+    assert len([op for op in low.backward if op.name.endswith("-dgrad-cast")]) == len(
+        products
+    )  # dy, for both gradients
     assert not any(op.name.endswith("-wgrad-cast") for op in low.backward)
     qkv = next(op.work for op in low.forward if op.name == "qkv-cast")
     assert qkv.hbm_bytes == recipe.cast_bytes * TOKENS * HIDDEN
