@@ -59,7 +59,9 @@ def elasticities(machine: Machine, paths: list[str], moved: list[float], step_ti
         key = _spec_path(machine, path)
         sourced = machine.provenance.get(key)
         kind, source = (sourced.kind, sourced.source or sourced.note or "") if sourced else ("assumed", "")
-        found.append(Constant(path, key, values[path], (time / step_time - 1) / STEP, kind, source))
+        found.append(
+            Constant(path, key.replace(".constants.", "."), values[path], (time / step_time - 1) / STEP, kind, source)
+        )
     return tuple(sorted(found, key=lambda constant: -abs(constant.elasticity)))
 
 

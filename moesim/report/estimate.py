@@ -53,7 +53,9 @@ def _headline(estimate: Estimate) -> Table:
     table.add_row("throughput", f"{estimate.tokens_per_s_per_gpu:,.0f} tokens/s per GPU")
     rate = f"{estimate.tflop_per_s_per_gpu:,.1f} TFLOP/s per GPU, MFU {estimate.mfu:.1%} of the dense BF16 peak"
     table.add_row("model FLOPs", f"{rate} ({estimate.flops_convention} attention, no recomputation)")
-    table.add_row("binding", f"{estimate.binding['resource']}: {estimate.binding['share']:.0%} of the step scales with it")
+    table.add_row(
+        "binding", f"{estimate.binding['resource']}: {estimate.binding['share']:.0%} of the step scales with it"
+    )
     fits = f"{gibibytes(estimate.memory.peak_bytes)} of {gibibytes(estimate.memory.capacity_bytes)} GiB"
     if estimate.feasible:
         table.add_row(

@@ -65,7 +65,11 @@ def _constants(constants: tuple[Constant, ...]) -> Table:
     table.add_column("source")
     for constant in constants:
         table.add_row(
-            constant.setting or constant.path, f"{constant.value:.4g}", f"{constant.elasticity:+.3f}", constant.kind, constant.source
+            constant.setting or constant.path,
+            f"{constant.value:.4g}",
+            f"{constant.elasticity:+.3f}",
+            constant.kind,
+            constant.source,
         )
     table.caption = "elasticity: per cent of step time for one per cent of the constant; values in SI units"
     table.caption_justify = "left"
