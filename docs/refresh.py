@@ -1,9 +1,9 @@
-"""Run again what README.md, CHANGELOG.md and docs/extending.md quote: ``python docs/refresh.py``.
+"""Run again what README.md, CHANGELOG.md and docs/extending.md quote: ``python docs/refresh.py [--tests]``.
 
 ``<!-- accuracy -->``, ``<!-- numbers -->``, ``<!-- causes -->``
     A table, up to ``<!-- end -->``.
-``<!-- output of COMMAND -->``, or ``... | head -N``
-    What the command prints, in the code block below.
+``<!-- output of COMMAND -->``, or ``... | head -N``, ``... | tail -N``
+    What the command prints, in the code block below. ``make test`` runs only with ``--tests``.
 ``<!-- file PATH -->``, ``<!-- append to PATH -->``
     The code block below is that file, or goes to its end, in a copy of the project in which the commands of the page
     run. So the examples of docs/extending.md are tried as they stand.
@@ -109,21 +109,25 @@ def causes() -> str:
 
 def output(match: re.Match[str], root: Path) -> str:
     """A code block with what its command prints now."""
-    comment, command, head, language = match.group(1), match.group(2), match.group(3), match.group(4)
-    called = command.replace("make ", f"make --assume-old=.venv/.stamp BIN={BIN} ")
+    comment, command, end, count, language = match.groups()
+    if command == "make test" and "--tests" not in sys.argv:
+        return match.group()
+    called = command.replace("make ", f"make --assume-old=.venv/.stamp --assume-old=.venv/.stamp-dev BIN={BIN} ")
     variables = os.environ | {"PATH": f"{BIN}:/usr/bin:/bin", "COLUMNS": "120", "PYTHONPATH": str(root)}
     done = subprocess.run(called, shell=True, cwd=root, env=variables, capture_output=True, text=True, check=False)
     text = (done.stdout + done.stderr).replace(str(BIN), ".venv/bin")
     lines = [line.rstrip() for line in text.splitlines()]
-    if head:
-        lines = [*lines[: int(head)], "..."]
+    if end == "head":
+        lines = [*lines[: int(count)], "..."]
+    if end == "tail":
+        lines = ["...", *lines[-int(count) :]]
     shown = [f"$ {command}", *lines] if language == "console" else lines
     return "\n".join([comment, f"```{language}", *shown, "```"])
 
 
 def with_examples(text: str, folder: Path) -> Path:
     """The project, copied into a folder if a page writes files, with these files in it."""
-    blocks = re.findall(r"<!-- (file|append to) (\S+) -->\n```\w+\n(.*?\n)```", text, flags=re.S)
+    blocks = re.findall(r"<!-- (file|append to) (\S+) -->\n```\w+\n(.*?)^```$", text, flags=re.S | re.M)
     if not blocks:
         return ROOT
     for name in COPIED:
@@ -137,7 +141,7 @@ def with_examples(text: str, folder: Path) -> Path:
 def main() -> None:
     """Replace tables and outputs."""
     tables = {"accuracy": accuracy, "numbers": numbers, "causes": causes}
-    block = re.compile(r"(<!-- output of (.*?)(?: \| head -(\d+))? -->)\n```(\w+)\n.*?\n```", re.S)
+    block = re.compile(r"(<!-- output of (.*?)(?: \| (head|tail) -(\d+))? -->)\n```(\w+)\n.*?^```$", re.S | re.M)
     for page in PAGES:
         text = (ROOT / page).read_text(encoding="utf-8")
         for name, make in tables.items():

@@ -255,6 +255,13 @@ RULES = (
         lambda c: "capacity_factor: 1.0 or more, or another routing",
     ),
     Rule(
+        "capacity-factor",
+        ("capacity_factor",),
+        lambda c: c.strategy.capacity_factor is None or c.strategy.capacity_factor > 0,
+        lambda c: f"capacity_factor = {_n(c.strategy.capacity_factor or 0)} leaves the experts no rows",
+        lambda c: "capacity_factor: more than 0",
+    ),
+    Rule(
         "imbalance",
         ("rank_imbalance",),
         lambda c: np.greater_equal(c.strategy.rank_imbalance, 1.0),
@@ -273,7 +280,7 @@ RULES = (
         ("precision",),
         lambda c: recipes.get(c.strategy.precision).rate in c.rates,
         lambda c: f"this GPU has no rate for precision {c.strategy.precision}",
-        lambda c: "a precision that the GPU's tensor cores know",
+        lambda c: "precision in " + ", ".join(e.name for e in recipes.entries() if e.item.rate in c.rates),
     ),
     Rule(
         "fp8-params",

@@ -294,8 +294,12 @@ def build_runtime(software: SoftwareSpec) -> Runtime:
     """Return what the software does beside the strategy."""
     runtime = software.runtime
     fused = runtime.fused_cross_entropy.value or runtime.fused_linear_cross_entropy.value
-    value = 4.0 if runtime.logits_dtype.value == "fp32" else 2.0
-    logits = 0.0 if runtime.fused_linear_cross_entropy.value else value + (0.0 if fused else 4.0)
+    in_fp32 = runtime.logits_dtype.value == "fp32"
+    logits = (4.0 if in_fp32 else 2.0) + (0.0 if fused else 4.0)  # unfused: an FP32 softmax beside them
+    if runtime.logits_bytes is not None:
+        logits = runtime.logits_bytes.value
+    if runtime.fused_linear_cross_entropy.value:
+        logits = 0.0
     return Runtime(
         fusion=Fusion(
             cross_entropy=fused,

@@ -93,8 +93,11 @@ def _draw(problem: Problem, pick: random.Random) -> Strategy:
     pp = pick.choice((1, 2, 4))
     vpp = pick.choice((1, 2)) if pp > 1 else 1
     schedule = "none" if pp == 1 else "interleaved-1f1b" if vpp > 1 else pick.choice(("1f1b", "gpipe"))
+    precision = pick.choice(("bf16", "bf16", "fp8-current", "fp8-blockwise"))
+    routing = pick.choice(("balanced", "natural", "capacity"))
     return problem.strategy.replace(
         tp=pick.choice((1, 2, 4)),
+        cp=pick.choice((1, 1, 2, 4)),
         pp=pp,
         vpp=vpp,
         ep=pick.choice((1, 2, 4, 8, 16, 32)),
@@ -103,17 +106,35 @@ def _draw(problem: Problem, pick: random.Random) -> Strategy:
         sequence_parallel=True,
         schedule=schedule,
         layout=pick.choice(("even", "count-embedding-and-loss")),
-        transport=pick.choice(("deepep", "nccl-alltoall")),
-        dp_sharding=pick.choice(("ddp", "zero1")),
+        cp_kind=pick.choice(("ring", "ulysses")),
+        transport=pick.choice(("deepep", "nccl-alltoall", "hybridep", "deepep-v2", "nvshmem-rowwise")),
+        dp_sharding=pick.choice(("ddp", "zero1", "zero1", "zero2", "fsdp", "hsdp")),
+        reshard_after_forward=pick.choice((True, True, False)),
         recompute=pick.choice(
-            ((), ("full",), ("moe",), ("layernorm", "moe_act"), ("core_attn",), ("core_attn", "moe"))
+            (
+                (),
+                ("full",),
+                ("full:1",),
+                ("moe",),
+                ("layernorm", "moe_act"),
+                ("core_attn",),
+                ("core_attn", "moe"),
+                ("attn",),
+            )
         ),
+        precision=precision,
+        fp8_params=precision != "bf16" and pick.choice((True, False)),
         grad_dtype=pick.choice(("fp32", "bf16")),
         param_dtype=pick.choice(("fp32", "bf16")),
+        optimizer_state_dtype=pick.choice(("fp32", "bf16")),
         overlap_grad_reduce=pick.choice((True, False)),
         overlap_param_gather=pick.choice((True, False)),
+        overlap_tp=pick.choice((True, False)),
         overlap_ep=pick.choice((True, False)),
         overlap_p2p=pick.choice((True, False)),
+        routing=routing,
+        rank_imbalance=pick.choice((1.0, 1.25)),
+        capacity_factor=1.5 if routing == "capacity" else pick.choice((None, 1.1)),
     )
 
 

@@ -18,7 +18,7 @@ from moesim.evaluator import evaluate
 MODEL = """\
 schema: 1
 name: divisible
-num_layers: 4
+num_layers: 2
 hidden_size: 5040
 vocab_size: 50400
 tie_embeddings: false
@@ -31,13 +31,13 @@ SCENARIO = """\
 schema: 1
 name: divisible
 model: divisible.yaml
-cluster: hgx-h100:2520
+cluster: hgx-h100:1260
 sequence_length: 5040
-global_batch: 40320
-strategy: {pp: 4, schedule: 1f1b, sequence_parallel: true}
+global_batch: 20160
+strategy: {pp: 2, schedule: 1f1b, sequence_parallel: true}
 """
 MANY = 4096
-MICRO_BATCHES = 8
+MICRO_BATCHES = 4
 
 
 def divisors(number):
@@ -54,8 +54,8 @@ def divisible(tmp_path_factory) -> moesim.Problem:
 
 @pytest.fixture(scope="module")
 def strategies(divisible) -> list[moesim.Strategy]:
-    """4,096 different strategies of 1F1B on four ranks with eight micro-batches each."""
-    ranks = divisible.machine.num_gpus // 4
+    """4,096 different strategies of 1F1B on two ranks with four micro-batches each."""
+    ranks = divisible.machine.num_gpus // 2
     found = []
     for tp, ep, etp in product(divisors(60), divisors(120), divisors(5040)):
         if ranks % (ep * etp) == 0:

@@ -24,14 +24,21 @@ def test_what_is_left_out_takes_the_default_of_the_software_and_is_noted(qwen: P
     assert qwen.strategy.grad_dtype == "fp32"
     assert qwen.strategy.overlap_p2p
     assert set(qwen.assumed) == {
+        "strategy.cp_kind",
+        "strategy.reshard_after_forward",
+        "strategy.fp8_params",
         "strategy.param_dtype",
+        "strategy.main_param_dtype",
         "strategy.grad_dtype",
         "strategy.optimizer_state_dtype",
         "strategy.overlap_grad_reduce",
         "strategy.overlap_param_gather",
         "strategy.overlap_tp",
+        "strategy.overlap_shared_expert",
         "strategy.overlap_p2p",
         "strategy.cuda_graph",
+        "strategy.rank_imbalance",
+        "strategy.capacity_factor",
     }
     given = qwen.with_changes({"grad_dtype": "bf16", "overlap_tp": False})
     assert given.strategy.grad_dtype == "bf16"
@@ -88,14 +95,18 @@ def test_the_machine_has_the_numbers_of_the_specs(qwen: Problem):
     assert machine.links.nic_bandwidth == pytest.approx(
         0.97 * 400e9 / 8
     )  # one 400 Gb/s NIC a GPU, what is usable of it
-    assert machine.host.launch == pytest.approx(10e-6)
+    assert machine.host.launch == pytest.approx(33e-6)  # 5 us of the driver, 28 us of the framework
     assert machine.nvlink_domain == 8
+    assert not machine.links.nvls
+    assert machine.gpu.rates["bf16"] == machine.gpu.bf16_flop_rate
+    assert not {"mxfp8", "nvfp4"} & set(machine.gpu.rates)
+    assert machine.runtime.launches_per_moe_layer == 264
 
 
 def test_every_number_of_the_machine_has_a_source(qwen: Problem):
     for path, sourced in qwen.machine.provenance.items():
         assert sourced.source or sourced.note, path
-        assert (sourced.kind == "assumed") == (not sourced.source), path
+        assert sourced.note if sourced.kind == "assumed" else sourced.source, path
 
 
 @pytest.mark.parametrize(

@@ -128,7 +128,9 @@ def test_it_is_estimated(toys, small):
 
 def test_it_is_evaluated_in_a_batch(toys, small):
     strategies = [
-        small.strategy.replace(schedule="toy-eager", transport="toy-teleport", recompute=("toy-attn",), ep=ep, precision="toy-int8")
+        small.strategy.replace(
+            schedule="toy-eager", transport="toy-teleport", recompute=("toy-attn",), ep=ep, precision="toy-int8"
+        )
         for ep in (1, 4, 8)
     ]
     batch = evaluate(small, strategies)

@@ -219,7 +219,7 @@ def _table(columns: list[str], rows: Sequence[tuple[str, ...]]) -> Any:
 
     table = Table()
     for column in columns:
-        table.add_column(column, overflow="fold")
+        table.add_column(column, overflow="fold", no_wrap=column == "name")
     for row in rows:
         table.add_row(*map(Text, row))  # as it stands: brackets are no markup
     return table

@@ -176,11 +176,14 @@ def gradient_reduction_time(plan: Plan, params: RankParams) -> Numeric:
     shard under hybrid sharding; dense and expert gradients over their own groups, one after the other.
     """
     types = plan.state_types
-    if plan.sharding.per_micro_batch:
+    across: Numeric = 0.0
+    if plan.sharding.inside_node:
         owned = RankParams(params.dense / plan.replicas.dense, params.routed / plan.replicas.routed)
-        return _over(plan, owned, types.grad, "all-reduce", ("dense-replica", "routed-replica"))
+        across = _over(plan, owned, types.grad, "all-reduce", ("dense-replica", "routed-replica"))
+    if plan.sharding.per_micro_batch:
+        return across
     collective = "reduce-scatter" if plan.sharding.optimizer else "all-reduce"
-    return _over(plan, params, types.grad, collective, ("dense-shard", "routed-shard"))
+    return across + _over(plan, params, types.grad, collective, ("dense-shard", "routed-shard"))
 
 
 def parameter_gather_time(plan: Plan, params: RankParams) -> Numeric:

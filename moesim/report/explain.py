@@ -45,7 +45,7 @@ def _numbers(row: OpRow) -> tuple[str, ...]:
 def _memory(explanation: Explanation) -> Table:
     rank = explanation.estimate.memory.peak_stage
     phases = explanation.memory[rank]
-    table = Table(title=f"memory of stage {rank} by class and phase, GiB", title_justify="left")
+    table = Table(title=f"memory of pipeline rank {rank} by class and phase, GiB", title_justify="left")
     table.add_column("class")
     for phase in phases:
         table.add_column(phase, justify="right")

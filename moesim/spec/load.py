@@ -117,6 +117,11 @@ def load_specs(scenario: ScenarioSpec) -> ScenarioSpecs:
         nic = find("nics", node.nic, "nic", NicSpec, "cluster.node")
         fabric_name = scenario.cluster.fabric or node.default_fabric
         fabric = find("fabrics", fabric_name, "fabric", FabricSpec, "cluster.fabric")
+        if fabric is not None and fabric.oversubscription.value != 1:
+            what = f"{fabric.name} is oversubscribed {fabric.oversubscription.value:g} to 1"
+            problems.add(
+                scenario.where("cluster.fabric"), "cluster.fabric", what, "only non-blocking fabrics are modelled yet"
+            )
         used, whole = scenario.cluster.gpus, node.gpus_per_node * scenario.cluster.count
         if used is not None and not whole - node.gpus_per_node < used <= whole:
             what = f"{used} GPUs do not fill {scenario.cluster.count} nodes of {node.gpus_per_node}"

@@ -62,6 +62,11 @@ UNPRICED = {
     "fabric.oversubscription": "only non-blocking fabrics are modelled yet",
     "software.host.graph_launch": "CUDA graphs are not modelled yet",
     "software.runtime.reported_memory": "it says what a run table prints",
+    "software.runtime.fused_rope": "kernels of the rotary embedding are part of the launches per layer",
+    "software.runtime.gradient_reduction": "set overlap_grad_reduce",
+    "software.constants.reduce_bucket_elements": "buckets are not modelled yet",
+    "software.constants.prefetch_bucket_elements": "buckets are not modelled yet",
+    "node.cpu": "it names the host",
     "nic.protocol": "it names the network",
 }
 """Numbers that specs carry and no price reads yet: changing one is refused instead of changing nothing."""

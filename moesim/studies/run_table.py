@@ -82,6 +82,9 @@ def read_runs(path: Path) -> Iterator[Run | Refused]:
 def run_of(row: Row) -> Run | Refused:
     """One row, as a run or with the reason why not."""
     run_id = row["run_id"]
+    blank = [name for name in REQUIRED if not row.get(name)]
+    if blank:
+        return Refused(run_id, "not-printed", f"{', '.join(blank)} is not printed")
     refused = _not_modelled(row)
     if refused:
         return Refused(run_id, "not-modelled-yet", refused)
@@ -143,15 +146,18 @@ def _scenario(row: Row) -> tuple[dict[str, Any], list[str]]:
         strategy["fp8_params"] = True
     elif row.get("param_dtype"):
         strategy["param_dtype"] = row["param_dtype"]
-    if strategy.get("routing") == "capacity":
-        strategy["capacity_factor"] = float(row.get("capacity_factor") or 1.0)
-        if not row.get("capacity_factor"):
-            assumed.append("strategy.capacity_factor")
+    if row.get("capacity_factor"):
+        strategy["capacity_factor"] = float(row["capacity_factor"])
+    elif strategy.get("routing") == "capacity":
+        strategy["capacity_factor"] = 1.0
+        assumed.append("strategy.capacity_factor")
     if strategy.get("tp", 1) == 1:
         strategy.pop("sequence_parallel", None)
     notes = row.get("notes", "")
-    if layout := re.search(r"(?:pp_)?layout=([EtmL|()*\d]+)", notes):
+    if layout := re.search(r"(?:pp_)?layout=(E[EtmL|()*\d]+)", notes):
         strategy["layout"] = layout[1]
+    elif layers := re.search(r"(?:pp_)?layout=(\d+(?:/\d+)+)", notes):
+        strategy["layout"] = [int(count) for count in layers[1].split("/")]
     if "shared_expert_overlap=1" in notes:
         strategy["overlap_shared_expert"] = True
     hardware = hardware_for(

@@ -19,7 +19,9 @@ SHARED = [group for group in GROUPS if group.size > 1]
 SIZES = np.array([0.0, 1.0, 1e3, 3e4, 1e6, 1e7, 1e8, 1e9, 1e10])
 PAIRS = [Group(2.0, 2.0), Group(2.0, 1.0)]
 FASTER = [field.name for field in fields(Links) if field.name.endswith(("bandwidth", "efficiency"))]
-SLOWER = [field.name for field in fields(Links) if field.name.endswith(("latency", "latency_per_node", "ramp", "half_bytes"))]
+SLOWER = [
+    field.name for field in fields(Links) if field.name.endswith(("latency", "latency_per_node", "ramp", "half_bytes"))
+]
 
 each_algorithm = pytest.mark.parametrize("name", algorithms.names())
 each_collective = pytest.mark.parametrize("collective", COLLECTIVES)

@@ -64,8 +64,6 @@ def test_logits_are_on_the_last_rank_only(small, runtime, per_logit):
     assert last.phases["loss"]["logits"] == per_logit * 2048 * 32_000 / 2
 
 
-
-
 def test_no_pipeline_holds_one_micro_batch(small):
     plan = small.plan(small.strategy.replace(pp=1, schedule="none", micro_batch=2))
     (rank,) = ranks(plan)
