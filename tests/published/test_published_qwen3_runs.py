@@ -53,9 +53,7 @@ def test_the_order_of_the_runs_comes_out_right_but_for_what_the_page_explains(an
         print(f"{row['run_id']}  {float(row['step_time_s']):6.1f} s {predicted_s:8.2f} s {error(row, answers):+8.1%}")
     names = [row["run_id"] for row in measured]
     found = {
-        (slow, fast)
-        for fast, slow in combinations(names, 2)
-        if answers[slow].step_time_s <= answers[fast].step_time_s
+        (slow, fast) for fast, slow in combinations(names, 2) if answers[slow].step_time_s <= answers[fast].step_time_s
     }
     assert found == INVERTED
 
