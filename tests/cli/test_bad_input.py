@@ -106,7 +106,9 @@ EDITS = [
     (
         "precision: bf16",
         "precision: fp8",
-        ["s.yaml:21: strategy.precision: no precision 'fp8' [known-precision]; did you mean 'mxfp8'? (known: bf16, fp16, "],
+        [
+            "s.yaml:21: strategy.precision: no precision 'fp8' [known-precision]; did you mean 'mxfp8'? (known: bf16, fp16, "
+        ],
     ),
     (
         "  cp: 1",
