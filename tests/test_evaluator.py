@@ -115,6 +115,26 @@ def test_neighbours_in_a_batch_do_not_change_an_entry(small):
             assert together.peak_bytes[index] == alone.peak_bytes[0]
 
 
+@pytest.mark.parametrize("name", ["dense", "latent", "shared"])
+@pytest.mark.parametrize("changes", [{}, {"overlap_tp": True}, {"cp_kind": "ulysses"}, {"dp_sharding": "fsdp"}])
+def test_every_kind_of_layer_is_the_same_alone_and_among_others(variants, name, changes):
+    problem = variants[name]
+    split = name != "dense" or "overlap_tp" in changes  # dense layers also run without sequence parallelism
+    base = problem.strategy.replace(
+        pp=1, schedule="none", sequence_parallel=split, overlap_param_gather=False, **changes
+    )
+    experts = (1,) if name == "dense" else (1, 8)
+    grid = [
+        base.replace(tp=tp, cp=cp, ep=ep, micro_batch=tp * cp) for tp, cp, ep in product((1, 2, 4), (1, 2), experts)
+    ]
+    together = evaluate(problem, grid)
+    assert together.legal.all()
+    for index, strategy in enumerate(grid):
+        alone = evaluate(problem, [strategy])
+        assert together.step_time_s[index] == pytest.approx(alone.step_time_s[0], rel=1e-12, abs=0), strategy
+        assert together.peak_bytes[index] == pytest.approx(alone.peak_bytes[0], rel=1e-12, abs=0), strategy
+
+
 def test_illegal_strategies_are_marked_and_do_not_disturb(small):
     good = small.strategy
     bad = [
@@ -131,6 +151,7 @@ def test_illegal_strategies_are_marked_and_do_not_disturb(small):
     assert batch.legal.tolist() == [False, True, *[False] * 7, True]
     assert np.isnan(batch.step_time_s[~batch.legal]).all()
     assert np.isnan(batch.peak_bytes[~batch.legal]).all()
+    assert batch.fits.tolist() == batch.legal.tolist()
     assert batch.step_time_s[1] == evaluate(small, [good]).step_time_s[0]
 
 

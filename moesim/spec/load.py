@@ -119,14 +119,13 @@ def load_specs(scenario: ScenarioSpec) -> ScenarioSpecs:
         fabric = find("fabrics", fabric_name, "fabric", FabricSpec, "cluster.fabric")
         if fabric is not None and fabric.oversubscription.value != 1:
             what = f"{fabric.name} is oversubscribed {fabric.oversubscription.value:g} to 1"
-            problems.add(
-                scenario.where("cluster.fabric"), "cluster.fabric", what, "only non-blocking fabrics are modelled yet"
-            )
+            refused = SpecError.single("", "", what, "only non-blocking fabrics are modelled yet")
+            problems.extend(_at(scenario.where("cluster.fabric"), "cluster.fabric", refused))
         used, whole = scenario.cluster.gpus, node.gpus_per_node * scenario.cluster.count
         if used is not None and not whole - node.gpus_per_node < used <= whole:
             what = f"{used} GPUs do not fill {scenario.cluster.count} nodes of {node.gpus_per_node}"
             fix = f"write {whole - node.gpus_per_node + 1} to {whole}, or leave it out"
-            problems.add(scenario.where("cluster.gpus"), "cluster.gpus", what, fix)
+            problems.extend(_at(scenario.where("cluster.gpus"), "cluster.gpus", SpecError.single("", "", what, fix)))
     problems.raise_if_any()
     return ScenarioSpecs(scenario, model, node, gpu, nic, fabric, software)  # type: ignore[arg-type]
 

@@ -109,18 +109,23 @@ def run_of(row: Row) -> Run | Refused:
 
 
 def _not_modelled(row: Row) -> str | None:
+    if row.get("notes", "").startswith("unsupported:"):
+        return row["notes"].split(";")[0]
     for column, values in NOT_MODELLED.items():
         if row.get(column, "") in values:
             return f"{values[row[column]]} ({column} {row[column]})"
     if row.get("cuda_graph", "") not in ("", "none"):
         return f"CUDA graphs (cuda_graph {row['cuda_graph']})"
-    if row.get("notes", "").startswith("unsupported:"):
-        return row["notes"].split(";")[0]
     return None
 
 
 def _rule(what: str) -> str:
-    known = (("no model", "unknown-model"), ("cannot be expressed", "refused-by-name"), ("no GPU", "unknown-gpu"))
+    known = (
+        ("no model", "unknown-model"),
+        ("no GPU", "unknown-gpu"),
+        ("cannot be expressed", "refused-by-name"),
+        ("is not modelled", "refused-by-name"),
+    )
     return next((rule for words, rule in known if words in what), "invalid-row")
 
 
@@ -224,13 +229,13 @@ def _fitting(problem: Problem) -> tuple[Problem, tuple[str, ...]]:
     """Where the default recomputation of an unprinted field does not fit, the cheapest that does."""
     if "strategy.recompute" not in problem.assumed:
         return problem, ()
-    strategies = [problem.strategy, *(problem.strategy.replace(recompute=names) for names in RECOMPUTES)]
-    evaluation = evaluate(problem, strategies)
-    capacity = problem.machine.gpu.memory_capacity
-    fits = evaluation.legal & (evaluation.peak_bytes <= capacity)
-    if fits[0] or not fits.any():
+    if evaluate(problem, [problem.strategy]).fits[0]:
         return problem, ()
-    best = int(np.argmin(np.where(fits, evaluation.step_time_s, np.inf)))
+    strategies = [problem.strategy.replace(recompute=names) for names in RECOMPUTES]
+    evaluation = evaluate(problem, strategies)
+    if not evaluation.fits.any():
+        return problem, ()
+    best = int(np.argmin(np.where(evaluation.fits, evaluation.step_time_s, np.inf)))
     return problem.with_changes({"recompute": list(strategies[best].recompute)}), ("strategy.recompute",)
 
 

@@ -48,7 +48,7 @@ def test_it_says_what_it_is_and_serves_a_known_collective(name):
 @each_collective
 def test_every_collective_works_on_every_group(links, collective):
     for group in groups_of(collective):
-        times = collective_time(collective, SIZES, group, links)
+        times = np.asarray(collective_time(collective, SIZES, group, links))
         assert np.isfinite(times).all()
         assert (times[SIZES > 0] > 0).all()
         assert (times[SIZES == 0] == 0).all()  # nothing to say

@@ -15,7 +15,6 @@ from moesim.workload.precision import recipes
 from moesim.workload.recompute import policies
 
 SHARDED = {"overlap_param_gather": False, "pp": 1, "schedule": "none", "tp": 1, "ep": 1, "sequence_parallel": False}
-WIRE = {"nvlink_base_latency": 0.0, "nvlink_latency": 0.0, "nvlink_ramp": 0.0, "nvls": False}
 
 
 @pytest.fixture(scope="module")
@@ -23,7 +22,8 @@ def node(variants: dict[str, Problem]) -> Problem:
     """A dense model on one node whose links have bandwidth and nothing else, so that time is traffic."""
     problem = variants["dense"].with_changes({"cluster.count": 1, "global_batch": 64})
     machine = problem.machine
-    return replace(problem, machine=replace(machine, links=replace(machine.links, **WIRE)))
+    wire = replace(machine.links, nvlink_base_latency=0.0, nvlink_latency=0.0, nvlink_ramp=0.0, nvls=False)
+    return replace(problem, machine=replace(machine, links=wire))
 
 
 def traffic(problem: Problem, **changes) -> tuple[float, int]:
@@ -38,7 +38,7 @@ def traffic(problem: Problem, **changes) -> tuple[float, int]:
         messages = [op.seconds for op in (*block.forward, *block.backward) if op.op.category == "dp"]
         seconds += plan.num_micro_batches * float(sum(messages))
     share = (plan.mesh.dp - 1) / plan.mesh.dp
-    return seconds * plan.machine.links.nvlink_bandwidth / share / plan.params[0].total, plan.num_micro_batches
+    return float(seconds * plan.machine.links.nvlink_bandwidth / share / plan.params[0].total), plan.num_micro_batches
 
 
 @pytest.mark.parametrize("micro_batch", [8, 2])

@@ -4,6 +4,7 @@ from itertools import pairwise, product
 
 import pytest
 
+from moesim.base.numeric import Numeric
 from moesim.workload.mesh import Mesh
 from moesim.workload.model import Attention, Dense, LatentAttention, Layer, Model, Moe
 from moesim.workload.sharding import (
@@ -46,7 +47,7 @@ def replicas(mesh: Mesh) -> Replicas:
     return Replicas(mesh.size("dense-shard"), mesh.size("routed-shard"))
 
 
-def owned(one: RankParams, mesh: Mesh) -> float:
+def owned(one: RankParams, mesh: Mesh) -> Numeric:
     return one.dense / (mesh.dp * mesh.cp) + one.routed / mesh.edp
 
 
@@ -85,6 +86,7 @@ def test_a_module_for_the_second_next_token_brings_a_layer_and_an_embedding_wher
 def test_learned_positions_are_whole_on_the_first_stage():
     table = Model("toy", 1024, 32_000, (LATENT,) * 8, learned_positions=True)
     stages = place_layers(8, 2, "even")
+    assert isinstance(stages, tuple)
     mesh = Mesh(16, 8, 1, 2, 1, 1)
     with_table = stage_params(table, stages[0], mesh, LENGTH).dense
     without = stage_params(Model("toy", 1024, 32_000, (LATENT,) * 8), stages[0], mesh, LENGTH).dense
