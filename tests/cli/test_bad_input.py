@@ -127,7 +127,9 @@ EDITS = [
     (
         "precision: bf16",
         "precision: nvfp4",
-        ["s.yaml:21: strategy.precision: this GPU has no rate for precision nvfp4 [precision-of-the-gpu]; legal: a "],
+        [
+            "s.yaml:21: strategy.precision: this GPU has no rate for precision nvfp4 [precision-of-the-gpu]; legal: precision in bf16, "
+        ],
     ),
     # GPUs of another maker, by name
     (
