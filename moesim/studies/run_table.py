@@ -16,6 +16,9 @@ from typing import Any
 import numpy as np
 
 from moesim.base.errors import SpecError
+from moesim.base.units import format_quantity
+from moesim.cost.blocks import price_blocks
+from moesim.cost.memory import rank_memory
 from moesim.evaluator import evaluate
 from moesim.problem import Problem, resolve
 from moesim.spec.load import scenario_from_data
@@ -97,6 +100,11 @@ def run_of(row: Row) -> Run | Refused:
     broken = problem.check()
     if broken:
         return Refused(run_id, broken[0].violation.rule, "; ".join(one.violation.message for one in broken))
+    if row.get("status", "ok") != "oom" and (state := _state_bytes(problem)) > problem.machine.gpu.memory_capacity:
+        told = format_quantity(state, "bytes")
+        return Refused(
+            run_id, "state-does-not-fit", f"impossible as printed: training state alone takes {told} of a GPU"
+        )
     problem, repeated = _fitting(problem)
     return Run(
         run_id,
@@ -237,6 +245,15 @@ def _fitting(problem: Problem) -> tuple[Problem, tuple[str, ...]]:
         return problem, ()
     best = int(np.argmin(np.where(evaluation.fits, evaluation.step_time_s, np.inf)))
     return problem.with_changes({"recompute": list(strategies[best].recompute)}), ("strategy.recompute",)
+
+
+def _state_bytes(problem: Problem) -> float:
+    """Weights, gradients and optimizer state of the fullest pipeline rank. [B]"""
+    plan = problem.plan()
+    return max(
+        sum(float(rank.classes[name]) for name in ("weights", "gradients", "optimizer"))
+        for rank in rank_memory(plan, price_blocks(plan))
+    )
 
 
 def _number(text: str) -> float | None:

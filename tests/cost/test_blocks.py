@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+import moesim
 from moesim.cost.blocks import chunk_blocks, price_blocks
 from moesim.workload.ops import Gemm, Message
 
@@ -38,6 +39,18 @@ def test_what_is_recomputed_is_launched_again(small):
     ]
     forward = float(sum(op.launch for op in layers[0].forward))
     assert launched(layers[1]) == pytest.approx(launched(layers[0]) + forward)
+
+
+def test_the_head_of_an_mtp_module_is_never_run_again():
+    """Recomputation wraps the layer of a module; its output projection and loss come behind it."""
+    problem = moesim.from_names("deepseek-v3", "hgx-h200:128").with_changes({"ep": 64, "pp": 16, "recompute": "full"})
+    plan = problem.with_changes({"layout": "count-embedding-and-loss"}).plan()
+    module = price_blocks(plan)["mtp"]
+    again = {op.op.name.removesuffix(" again") for op in module.backward if op.op.name.endswith(" again")}
+    forward = {op.op.name for op in module.forward}
+    head = {"final-norm", "head-enter", "head", "cross-entropy", "cross-entropy-all-reduce"}
+    assert head < forward
+    assert again == forward - head
 
 
 def test_a_host_that_takes_no_time_launches_in_none(small):

@@ -29,6 +29,10 @@ REFUSED = {
     "MB26.04.01-001": ("not-modelled-yet", "activation offload (offload activation)"),
     "MBSK-007": ("not-modelled-yet", "unsupported:hybrid-mamba"),
     "MB25.09-008": ("expert-ranks", "etp*ep*pp = 512 does not divide 256 GPUs: a stage has 32 ranks for ep*etp = 64"),
+    "MB26.02.01-001": (
+        "state-does-not-fit",
+        "impossible as printed: training state alone takes 347 GiB of a GPU",
+    ),
     "SWF-006": ("refused-by-name", "unknown-80gb is not modelled: its source does not say which GPU of 80 GB it is"),
 }
 ANSWERED = [name for name in ROWS if name not in REFUSED]
@@ -195,8 +199,6 @@ def test_a_table_without_the_columns_is_no_table(tmp_path):
 
 TABLE = root().parent / "shared" / "data" / "runs_dev.csv"
 NOT_YET = ("zero-bubble", "LoRA", "offload", "CUDA graphs", "unsupported")
-IMPOSSIBLE = {"MB26.02.01-001"}
-"""Runs said to have worked whose printed layout cannot hold the weights: 70 B parameters with TP 1, PP 1, ZeRO-1."""
 
 
 @pytest.mark.skipif(not TABLE.is_file(), reason="the whole table is not part of the project")
@@ -212,9 +214,12 @@ def test_every_row_of_the_whole_table_is_answered_or_refused():
         "refused-by-name",
         "expert-ranks",
         "overlap-shared-expert",
+        "state-does-not-fit",
     }
+    # 70 B parameters with TP 1, PP 1 and ZeRO-1: the printed layout cannot hold its training state
+    assert [one.run_id for one in refused if one.rule == "state-does-not-fit"] == ["MB26.02.01-001"]
     assert all(any(word in one.reason for word in NOT_YET) for one in refused if one.rule == "not-modelled-yet")
-    assert len(refused) - counts["not-modelled-yet"] <= 4
+    assert len(refused) - counts["not-modelled-yet"] <= 5
     too_large = set()
     for run in runs:
         if isinstance(run, Run):
@@ -223,4 +228,4 @@ def test_every_row_of_the_whole_table_is_answered_or_refused():
             assert np.isfinite(answer.step_time_s).all(), run.run_id
             if run.row["status"] == "ok" and not answer.fits.all():
                 too_large.add(run.run_id)
-    assert too_large == IMPOSSIBLE
+    assert not too_large
