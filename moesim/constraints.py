@@ -139,6 +139,9 @@ def _expert_ranks(c: Candidate) -> Numeric:
     return c.strategy.etp * c.strategy.ep * c.strategy.pp
 
 
+MOST_TASKS = 4_000_000
+"""Forwards of one step that are still drawn: a larger step graph would not fit in a workstation's memory."""
+
 RULES = (
     Rule(
         "pipeline-ranks",
@@ -208,6 +211,17 @@ RULES = (
         ),
         lambda c: f"global_batch a multiple of {_n(c.mesh.dp * c.strategy.micro_batch)}",
         needs=("pipeline-ranks", "ranks"),
+    ),
+    Rule(
+        "step-size",
+        ("micro_batch",),
+        lambda c: np.less_equal(c.num_micro_batches * c.strategy.pp * c.strategy.vpp, MOST_TASKS),
+        lambda c: (
+            f"{_n(c.num_micro_batches)} micro-batches on {_n(c.strategy.pp * c.strategy.vpp)} stages are more than "
+            f"{MOST_TASKS:,} tasks to draw"
+        ),
+        lambda c: "a larger micro_batch, or a smaller global_batch",
+        needs=("pipeline-ranks", "ranks", "batch"),
     ),
     Rule(
         "ulysses-heads",

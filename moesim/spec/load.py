@@ -32,6 +32,7 @@ def load_scenario(path: str | Path) -> ScenarioSpec:
     file = Path(path)
     if not file.exists() and file.suffix not in (".yaml", ".yml") and len(file.parts) == 1:
         known = {name: kind for kind in ("scenarios", "runs") for name in library.names(kind)}
+        known |= {alias: "scenarios" for one in library.summary("scenarios") for alias in one.aliases}
         if str(path) not in known:
             raise SpecError.single("", "", f"no scenario '{path}'", did_you_mean(str(path), known))
         file = library.file(known[str(path)], str(path))
