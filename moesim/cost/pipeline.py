@@ -95,12 +95,12 @@ def step_times(plan: Plan, blocks: Blocks, keep: Keep | None = None) -> StepTime
                 outgoing = [_outgoing("F", forward, sends), _outgoing("BW", backward, sends)]
                 put(row, *_with_sends(plan, chunk, outgoing))
             case "reduce", int():
-                seconds = gradient_reduction_time(plan, plan.params[where]) * keep.get("dp", 1.0)
+                seconds = gradient_reduction_time(plan, plan.params[where])
                 if plan.strategy.overlap_grad_reduce:
                     seconds = _behind(seconds, chunks.single("BW", where).seconds, plan.stages[where])
                 exchange(row, seconds, "dp")
             case "gather", int():
-                seconds = parameter_gather_time(plan, plan.params[where]) * keep.get("dp", 1.0)
+                seconds = parameter_gather_time(plan, plan.params[where])
                 if plan.strategy.overlap_param_gather:
                     seconds = _behind(seconds, chunks.single("F", where).seconds, plan.stages[where])
                 exchange(row, seconds, "dp")

@@ -14,7 +14,8 @@ from moesim.problem import Problem
 from moesim.workload.precision import recipes
 from moesim.workload.recompute import policies
 
-SHARDED = {"overlap_param_gather": False, "pp": 1, "schedule": "none", "tp": 1, "ep": 1, "sequence_parallel": False}
+APART = {"overlap_param_gather": False, "overlap_grad_reduce": False}
+SHARDED = APART | {"pp": 1, "schedule": "none", "tp": 1, "ep": 1, "sequence_parallel": False}
 
 
 @pytest.fixture(scope="module")
@@ -73,6 +74,24 @@ def test_shardings_are_ordered_in_traffic(node):
     many = [traffic(node, micro_batch=1, dp_sharding=name)[0] for name in ("zero1", "zero2", "fsdp")]
     assert many == sorted(many)
     assert len(set(many)) == 3
+
+
+@pytest.mark.parametrize(("flag", "kind"), [("overlap_grad_reduce", "reduce"), ("overlap_param_gather", "gather")])
+def test_behind_a_chunk_all_but_one_layer_of_a_message_can_hide(node, flag, kind):
+    def exposed(overlapped: bool) -> tuple[float, float, int]:
+        changes = SHARDED | {"dp_sharding": "zero1", "overlap_grad_reduce": True, flag: overlapped}
+        plan = node.plan(node.strategy.replace(**changes))
+        times = step_times(plan, price_blocks(plan))
+        message, chunk = (
+            sum(float(times.durations[row]) for (name, _), row in times.graph.rows.items() if name == which)
+            for which in (kind, "F" if kind == "gather" else "BW")
+        )
+        stage = plan.stages[0]
+        return message, chunk, stage.num_layers + stage.embedding + stage.loss
+
+    (apart, chunk, layers), (beside, _, _) = exposed(False), exposed(True)
+    assert beside == pytest.approx(max(apart / layers, apart - chunk * (1 - 1 / layers)))
+    assert 0 < beside < apart
 
 
 def peaks(problem: Problem, strategies):
