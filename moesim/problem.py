@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 
 from moesim.base.errors import Issue, SpecError
-from moesim.constraints import Broken, Candidate, stages, violations
+from moesim.constraints import Broken, stages, violations
 from moesim.cost.machine import Gpu, Host, KernelConstants, Links, Machine, Runtime, RuntimeMemory
 from moesim.cost.plan import Plan
+from moesim.rules import Candidate
 from moesim.spec import library
 from moesim.spec.hardware import GpuSpec
 from moesim.spec.load import ScenarioSpecs, load_scenario, load_specs, scenario_from_names

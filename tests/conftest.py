@@ -48,6 +48,39 @@ PARTS = {
 """What other models of the tests have in place of a part of the small one."""
 
 
+ANSWER_KEYS = [
+    "name",
+    "feasible",
+    "violations",
+    "step_time_s",
+    "tokens_per_s_per_gpu",
+    "model_flop_per_token",
+    "flops_convention",
+    "tflop_per_s_per_gpu",
+    "mfu",
+    "bubble_fraction",
+    "walked_stage",
+    "busy_s",
+    "breakdown_s",
+    "exposed_s",
+    "low_s",
+    "high_s",
+    "memory",
+    "binding",
+    "evidence",
+    "assumed",
+    "layout",
+    "measured",
+    "strategy",
+]
+"""Keys of an answer as data, in their order."""
+
+
+@pytest.fixture(scope="session")
+def answer_keys() -> list[str]:
+    return ANSWER_KEYS
+
+
 @pytest.fixture(scope="session")
 def scenarios() -> Path:
     """Folder of the shipped scenarios."""

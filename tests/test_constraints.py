@@ -5,8 +5,9 @@ import random
 import numpy as np
 import pytest
 
-from moesim.constraints import CHOICES, RULES, legal_mask
+from moesim.constraints import CHOICES, legal_mask
 from moesim.problem import Problem
+from moesim.rules import RULES
 from moesim.workload.strategy import DEGREES, FIELDS, Strategy
 
 LEGAL_OF = {rule.name: rule for rule in RULES}

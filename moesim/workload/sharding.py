@@ -144,7 +144,7 @@ def state_bytes(params: RankParams, replicas: Replicas, types: StateTypes, shard
     """Bytes of weights, gradients and optimizer state that stay on one rank."""
     whole, shard = params.total, params.share(replicas.dense, replicas.routed)
     return StateBytes(
-        types.param * (shard if sharding.weights else whole) + types.copies * (shard if sharding.weights else whole),
+        (types.param + types.copies) * (shard if sharding.weights else whole),
         types.grad * (shard if sharding.gradients else whole),
         (types.main + 2 * types.moment) * (shard if sharding.optimizer else whole),
     )
