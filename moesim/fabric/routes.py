@@ -131,13 +131,23 @@ class _Router:
     def _spread(self, loads: Loads, senders: Mapping[Vertex, float], target: Vertex) -> None:
         """Send what flows to a target down its shortest paths, split evenly at every vertex."""
         away = self.distances(target, network=True)
-        network = all(sender in away for sender in senders)
-        if not network:
-            away = self.distances(target, network=False)
-        lost = next((sender for sender in senders if sender not in away), None)
+        inside = {sender: weight for sender, weight in senders.items() if sender in away}
+        self._descend(loads, inside, away, network=True)
+        outside = {sender: weight for sender, weight in senders.items() if sender not in away}
+        if not outside:
+            return
+        away = self.distances(target, network=False)  # a way around, NVLink and other NICs included
+        lost = next((sender for sender in outside if sender not in away), None)
         if lost is not None:
             what = f"GPU {lost[1]} has no path to GPU {target[1]}"
             raise SpecError.single("fabric", "", what, "leave out the GPUs that are cut off, or repair a link")
+        self._descend(loads, outside, away, network=False)
+
+    def _descend(
+        self, loads: Loads, senders: Mapping[Vertex, float], away: Mapping[Vertex, int], network: bool
+    ) -> None:
+        if not senders:
+            return
         flow = dict(senders)
         layers: dict[int, list[Vertex]] = {}
         for vertex in flow:
