@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from moesim.base.errors import SpecError, did_you_mean
+from moesim.base.errors import SpecError, closest, did_you_mean
 from moesim.fabric.graph import Topology, Vertex
 from moesim.fabric.hierarchy import Hierarchy
 from moesim.fabric.layout import Layout, Pattern
@@ -141,9 +141,9 @@ def _switch(graph: nx.Graph[Vertex], place: _Place, target: str) -> None:
 
 def _link(graph: nx.Graph[Vertex], place: _Place, target: str) -> None:
     for dash in re.finditer("-", target):
-        ends = (_vertex(graph, target[: dash.start()]), _vertex(graph, target[dash.end() :]))
-        if None not in ends and graph.has_edge(*ends):
-            graph.remove_edge(*ends)
+        one, other = _vertex(graph, target[: dash.start()]), _vertex(graph, target[dash.end() :])
+        if one is not None and other is not None and graph.has_edge(one, other):
+            graph.remove_edge(one, other)
             return
     names = [f"{_name(one)}-{_name(other)}" for one, other in graph.edges]
     raise place.wrong(f"no link '{target}'", _nearest(target, names))
@@ -201,8 +201,8 @@ def _name(vertex: Vertex) -> str:
 
 def _nearest(text: str, names: Iterable[str]) -> str:
     listed = sorted(names)
-    shown = did_you_mean(text, listed)
-    return shown if len(shown) < 200 else f"for example {listed[0]}, {listed[-1]}"
+    meant = closest(text, listed)
+    return f"did you mean '{meant}'?" if meant else f"for example {listed[0]} or {listed[-1]}"
 
 
 _KINDS: dict[str, Callable[[nx.Graph[Vertex], _Place, str], None]] = {

@@ -9,7 +9,7 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from moesim.base.errors import Collector, Issue, SpecError, did_you_mean
 from moesim.spec import library
-from moesim.spec.hardware import NodeSpec
+from moesim.spec.hardware import NicSpec, NodeSpec
 from moesim.spec.load import load_specs
 from moesim.spec.provenance import SpecModel
 from moesim.spec.refused import refused
@@ -84,6 +84,8 @@ def _check_file(kind: str, name: str, known: dict[str, Source], taken: dict[str,
     if isinstance(spec, NodeSpec):
         for field, target in (("gpu", "gpus"), ("nic", "nics"), ("default_fabric", "fabrics")):
             _check_reference(document, field, target, getattr(spec, field), problems)
+    if isinstance(spec, NicSpec):
+        _check_reference(document, "protocol", "protocols", spec.protocol, problems)
     if isinstance(spec, ScenarioSpec):
         try:
             load_specs(spec)

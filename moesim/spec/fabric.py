@@ -2,18 +2,37 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from pydantic import Field, StrictBool
 
-from pydantic import Field
+from moesim.spec.provenance import Bandwidth, Bytes, Number, Seconds, SpecModel
+from moesim.spec.validation import Count, NamedSpec
 
-from moesim.spec.provenance import Bytes, Number, Seconds
-from moesim.spec.validation import NamedSpec
+
+class TopologySpec(SpecModel):
+    """How a fabric is wired; each kind reads what it needs and the rest stays out.
+
+    ``radix`` counts ports at the speed of a NIC. ``upper_oversubscription`` is for the levels above the leaf, from the
+    spine up.
+    """
+
+    radix: Number | None = None
+    levels: Count | None = None
+    upper_oversubscription: tuple[Number, ...] = ()
+    arity: Count | None = None
+    dimensions: Count | None = Field(None, le=3)
+    sides: tuple[Count, ...] = Field((), max_length=3)
+    wrap: StrictBool | None = None
+    rails_forward: StrictBool | None = None
+    sites: Count | None = None
+    wan_bandwidth: Bandwidth | None = Field(None, description="Of a site, each way. [B/s]")
+    wan_latency: Seconds | None = Field(None, description="One way between two sites. [s]")
 
 
 class FabricSpec(NamedSpec):
     """One kind of network and what messages on it cost."""
 
-    kind: Literal["rail"]
+    kind: str = Field(description="One of the kinds of `moesim.fabric.builders`.")
+    topology: TopologySpec = TopologySpec()
     oversubscription: Number = Field(description="Down-link over up-link capacity of a leaf. [-]")
     latency: Seconds = Field(description="One hop of a ring between nodes. [s]")
     base_latency: Seconds = Field(description="Start of a collective. [s]")

@@ -72,7 +72,7 @@ class GpuSpec(NamedSpec):
 class NicSpec(NamedSpec):
     """One network port."""
 
-    protocol: Literal["infiniband", "roce", "efa", "slingshot"]
+    protocol: Literal["infiniband", "roce", "efa", "slingshot", "tcp"]
     bandwidth: Bandwidth
     usable_share: Number
 

@@ -12,6 +12,7 @@ from moesim.spec.fabric import FabricSpec
 from moesim.spec.hardware import GpuSpec, NicSpec, NodeSpec
 from moesim.spec.inherit import with_inherited, with_profile
 from moesim.spec.model import ModelSpec
+from moesim.spec.protocol import ProtocolSpec
 from moesim.spec.refused import refusal
 from moesim.spec.scenario import ScenarioSpec
 from moesim.spec.software import SoftwareSpec
@@ -24,6 +25,7 @@ KINDS: dict[str, tuple[str, type[NamedSpec], str]] = {
     "nics": ("hardware_specs/nics", NicSpec, "NIC"),
     "nodes": ("hardware_specs/nodes", NodeSpec, "node"),
     "fabrics": ("hardware_specs/fabrics", FabricSpec, "fabric"),
+    "protocols": ("hardware_specs/protocols", ProtocolSpec, "link protocol"),
     "software": ("hardware_specs/software", SoftwareSpec, "software"),
     "transports": ("hardware_specs/transports", TransportSpec, "expert transport"),
     "models": ("scenarios/models", ModelSpec, "model"),
@@ -32,7 +34,7 @@ KINDS: dict[str, tuple[str, type[NamedSpec], str]] = {
 }
 """Folder, type and word of each kind of spec."""
 
-INHERITING = frozenset({"gpus", "nics", "nodes", "fabrics", "software"})
+INHERITING = frozenset({"gpus", "nics", "nodes", "fabrics", "protocols", "software"})
 """Kinds whose specs may take values from each other."""
 
 
@@ -110,6 +112,8 @@ def get(kind: Literal["nics"], name: str) -> NicSpec: ...
 def get(kind: Literal["nodes"], name: str) -> NodeSpec: ...
 @overload
 def get(kind: Literal["fabrics"], name: str) -> FabricSpec: ...
+@overload
+def get(kind: Literal["protocols"], name: str) -> ProtocolSpec: ...
 @overload
 def get(kind: Literal["software"], name: str) -> SoftwareSpec: ...
 @overload
