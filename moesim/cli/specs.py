@@ -21,6 +21,7 @@ def registries() -> dict[str, Registry[Any]]:
     """Registries of methods by the word that lists them."""
     from moesim.cost.collectives import algorithms
     from moesim.cost.transports import transports
+    from moesim.fabric.builders import builders
     from moesim.timeline.schedules import schedules
     from moesim.workload.precision import recipes
     from moesim.workload.recompute import policies
@@ -31,6 +32,7 @@ def registries() -> dict[str, Registry[Any]]:
         "recompute": policies,
         "precisions": recipes,
         "collectives": algorithms,
+        "topologies": builders,
     }
 
 

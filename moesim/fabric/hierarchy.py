@@ -83,15 +83,15 @@ class Hierarchy(Reduced):
         found = []
         if self.domain > 1:
             found.append(Tier("nvlink", self.domain, self.nvlink_bandwidth, 1.0, 2 * self.nvlink_latency))
-        way, below, bandwidth = 0.0, 0.0, float("inf")
+        way, bandwidth = 0.0, 0.0
         for index, level in enumerate(self.levels):
             above = self.levels[index + 1] if index + 1 < len(self.levels) else None
             size = min(above.gpus, self.world) if above else self.world // self.top_lanes
             share = level.capacity / min(level.gpus, self.world)
             way += 2 * level.latency
-            bandwidth = min(bandwidth, share)
-            found.append(Tier(level.into, size, bandwidth, below / share if below else 1.0, way))
-            below = share
+            ratio = bandwidth / share if index else 1.0
+            bandwidth = min(bandwidth, share) if index else share
+            found.append(Tier(level.into, size, bandwidth, ratio, way))
         return tuple(found)
 
     @cached_property

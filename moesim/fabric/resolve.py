@@ -1,0 +1,141 @@
+"""From specs to a fabric: the parts that a node, its NICs and the network bring."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from moesim.base.errors import SpecError
+from moesim.fabric.builders import builders
+from moesim.fabric.congestion import static_hash_efficiency
+from moesim.fabric.graph import Topology
+from moesim.fabric.hierarchy import Hierarchy
+from moesim.fabric.shape import Shape
+from moesim.fabric.tiers import Reduced
+from moesim.spec import library
+from moesim.spec.fabric import FabricSpec
+from moesim.spec.hardware import GpuSpec, NicSpec, NodeSpec
+from moesim.spec.protocol import ProtocolSpec
+from moesim.spec.provenance import Number
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What a fabric is built of."""
+
+    fabric: FabricSpec
+    node: NodeSpec
+    nic: NicSpec
+    gpu: GpuSpec
+    protocol: ProtocolSpec
+
+
+@dataclass(frozen=True)
+class Network:
+    """A kind of topology, its shape, and how its protocol spreads messages over parallel links.
+
+    ``path_efficiency``: share of parallel links between switches that is used; ``incast_efficiency``: of a NIC that
+    receives from many.
+    """
+
+    kind: str
+    shape: Shape
+    path_efficiency: float
+    incast_efficiency: float
+
+    @property
+    def reduced(self) -> Reduced:
+        """The fabric as tiers, at its full bandwidths."""
+        return _reduced(self.kind, self.shape)
+
+    @property
+    def topology(self) -> Topology:
+        """The fabric as a graph."""
+        return builders.get(self.kind).graph(self.shape)
+
+    def carrying(self, all_to_all: bool) -> Reduced:
+        """The tiers with what paths and receivers lose of them."""
+        fabric = self.reduced
+        if not isinstance(fabric, Hierarchy):
+            return fabric
+        levels = []
+        for place, level in enumerate(fabric.levels):
+            share = self.path_efficiency if level.links > 1 else 1.0
+            share *= self.incast_efficiency if all_to_all and place == 0 else 1.0
+            levels.append(replace(level, capacity=level.capacity * share))
+        return replace(fabric, levels=tuple(levels))
+
+
+@lru_cache(maxsize=256)
+def _reduced(kind: str, shape: Shape) -> Reduced:
+    """Tiers by what they are made of: the same parts give the same fabric."""
+    return builders.get(kind).reduced(shape)
+
+
+def fabric_named(name: str) -> FabricSpec:
+    """Return a fabric by name; ``NAME:O`` is the same with oversubscription O at the leaf.
+
+    Examples
+    --------
+    >>> fabric_named("fat-tree:2").oversubscription.value
+    2.0
+    """
+    plain, colon, ratio = name.rpartition(":")
+    if not colon:
+        return library.get("fabrics", name)
+    spec = library.get("fabrics", plain)
+    try:
+        value = float(ratio)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < 1000:
+        raise SpecError.single(name, "", f"'{ratio}' is not an oversubscription", f"write for example {plain}:2")
+    changed = Number(value=value, kind="assumed", note=f"asked for as {name}")
+    return spec.model_copy(update={"oversubscription": changed, "name": name})
+
+
+def parts_of(fabric: FabricSpec, node: NodeSpec) -> Parts:
+    """Return what a fabric between nodes of one kind is built of."""
+    nic = library.get("nics", node.nic)
+    return Parts(fabric, node, nic, library.get("gpus", node.gpu), library.get("protocols", nic.protocol))
+
+
+def network(parts: Parts, num_gpus: int) -> Network:
+    """Return the fabric that joins so many GPUs; a `SpecError` where its kind is unknown."""
+    fabric, node, nic, protocol = parts.fabric, parts.node, parts.nic, parts.protocol
+    wired = fabric.topology
+    kind = fabric.kind
+    if kind not in builders:
+        builders.get(kind, fabric.name, "kind")
+    per_node = min(node.gpus_per_node, num_gpus)
+    upper = tuple(ratio.value for ratio in wired.upper_oversubscription)
+    shape = Shape(
+        num_gpus,
+        per_node,
+        1 if kind == "pcie-node" else min(node.nvlink_domain, num_gpus),
+        node.links.nvlink_usable_bandwidth.value,
+        nic.bandwidth.value * nic.usable_share.value * node.nics_per_node / node.gpus_per_node,
+        parts.gpu.pcie_bandwidth.value,
+        node.links.nvlink_latency.value,
+        protocol.hop_latency.value,
+        int(wired.radix.value) if wired.radix else Shape.radix,
+        wired.levels,
+        (fabric.oversubscription.value, *upper),
+        wired.dimensions or Shape.dimensions,
+        wired.sides,
+        Shape.wrap if wired.wrap is None else wired.wrap,
+        wired.arity or Shape.arity,
+        Shape.rails_forward if wired.rails_forward is None else wired.rails_forward,
+        wired.sites or Shape.sites,
+        wired.wan_bandwidth.value if wired.wan_bandwidth else Shape.wan_bandwidth,
+        wired.wan_latency.value if wired.wan_latency else Shape.wan_latency,
+    )
+    return Network(kind, shape, path_efficiency(protocol, shape.radix), protocol.incast_efficiency.value)
+
+
+def path_efficiency(protocol: ProtocolSpec, radix: int) -> float:
+    """Share of the parallel links between switches that a protocol uses; half of the ports lead up. [-]"""
+    if protocol.paths == "static":
+        each = int(protocol.flows_per_link.value) if protocol.flows_per_link else 1
+        return static_hash_efficiency(max(1, radix // 2), each)
+    return protocol.path_efficiency.value if protocol.path_efficiency else 1.0

@@ -1,0 +1,85 @@
+"""Fabrics and groups of ranks as tables."""
+
+from __future__ import annotations
+
+import math
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from moesim.base.units import format_quantity
+from moesim.report.estimate import seconds
+from moesim.studies.fabric_groups import FabricGroups
+from moesim.studies.fabric_view import FabricView
+
+
+def bandwidth(value: float) -> str:
+    """Bandwidth as people read it."""
+    return "-" if math.isinf(value) else format_quantity(value, "bandwidth") if value else "0"
+
+
+def fabric_tables(view: FabricView) -> RenderableType:
+    """Headline, tiers, and the effects of a fault."""
+    network = view.network
+    head = Table.grid(padding=(0, 2))
+    head.add_row("fabric", Text(f"{view.name}, {network.kind}", style="bold"))
+    head.add_row("joins", f"{network.shape.num_gpus:,} GPUs in {network.shape.num_nodes:,} nodes of {view.node}")
+    share = f"{view.full_bisection_share:.0%} of what one half can send"
+    head.add_row("bisection", f"{bandwidth(view.bisection)} each way, {share}")
+    head.add_row("diameter", f"{network.reduced.diameter} links between GPUs")
+    head.add_row("parallel links", f"{network.path_efficiency:.0%} used by the protocol's choice of paths")
+    tiers = Table(title="tiers", title_justify="left")
+    tiers.add_column("tier")
+    for name in ("GPUs joined", "per GPU, each way", "oversubscription", "one way"):
+        tiers.add_column(name, justify="right")
+    for tier in view.tiers:
+        ratio = f"{tier.oversubscription:.3g}"
+        tiers.add_row(tier.name, f"{tier.size:,}", bandwidth(tier.bandwidth), ratio, seconds(tier.latency))
+    tiers.caption = "bandwidth where all GPUs cross into the tier at once; latency of links and switches alone"
+    tiers.caption_justify = "left"
+    return Group(head, tiers, *([_effects(view)] if view.fault_rows else []))
+
+
+def _effects(view: FabricView) -> Table:
+    table = Table(title=f"with {view.fault}: the slowest group, all groups at once", title_justify="left")
+    for name in ("groups of", "pattern"):
+        table.add_column(name)
+    for name in ("before", "after", "groups that suffer"):
+        table.add_column(name, justify="right")
+    for row in view.fault_rows:
+        suffering = f"{row.suffering:,} of {row.groups:,}"
+        table.add_row(row.layout, row.pattern, bandwidth(row.before), bandwidth(row.after), suffering)
+    return table
+
+
+def group_table(groups: FabricGroups) -> RenderableType:
+    """One row for each axis and pattern of traffic."""
+    table = Table(title=f"{groups.name}: {groups.num_gpus:,} GPUs on {groups.fabric}", title_justify="left")
+    for name in ("axis", "pattern"):
+        table.add_column(name, no_wrap=True)
+    for name in ("ranks", "stride"):
+        table.add_column(name, justify="right")
+    table.add_column("tiers")
+    for name in ("per rank", "contention", "sent in a step", "alone"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("bytes by tier")
+    for row in groups.rows:
+        by_tier = ", ".join(f"{tier} {format_quantity(value, 'bytes', 3)}" for tier, value in row.tier_bytes.items())
+        table.add_row(
+            row.axis,
+            row.pattern,
+            f"{row.ranks:,}",
+            f"{row.stride:,}",
+            ", ".join(row.crossed),
+            f"{bandwidth(row.bandwidth)} ({row.binding})",
+            f"{row.contention:.2f}",
+            format_quantity(row.num_bytes, "bytes", 3),
+            seconds(row.seconds),
+            by_tier,
+        )
+    table.caption = (
+        "bandwidth with all sibling groups running; 'alone': bytes over bandwidth, without latency or overlap"
+    )
+    table.caption_justify = "left"
+    return table
