@@ -81,6 +81,16 @@ class Problem:
         """Every rule that the strategy breaks."""
         return violations(self.candidate(strategy or self.strategy))
 
+    def require_priced_fabric(self) -> None:
+        """Refuse a fabric that the prices do not know: they take every rank to have its NIC to itself."""
+        fabric = load_specs(self.scenario).fabric
+        blocking = fabric.oversubscription.value != 1 or fabric.topology.upper_oversubscription
+        if fabric.kind != "rail" or blocking:
+            where = self.scenario.where("cluster.fabric")
+            shown = "" if where.startswith("--") else "cluster.fabric"
+            what = f"{fabric.name} is no non-blocking rail network, and steps on others are not priced yet"
+            raise SpecError.single(where, shown, what, "moesim fabric groups shows what ranks get of it")
+
     def plan(self, strategy: Strategy | None = None) -> Plan:
         """Resolve a strategy; a :class:`SpecError` with one issue per broken rule where it is not legal."""
         strategy = strategy or self.strategy

@@ -49,7 +49,7 @@ def with_fault(topology: Topology, fault: str, gpus_per_node: int = 1) -> Topolo
     changed = Topology(graph, topology.fabric)
     parts = reachable(changed)
     if len(parts) > 1:
-        cut = sorted(str(vertex[1]) for vertex in parts[-1])
+        cut = sorted(int(vertex[1]) for part in parts[1:] for vertex in part)
         what = f"leaves {len(parts)} parts that cannot reach each other; GPU {cut[0]} is cut off"
         raise SpecError.single(f"--fault {fault}", "", what, "name a fault that the network survives")
     return changed
@@ -134,7 +134,7 @@ def _node(graph: nx.Graph[Vertex], place: _Place, target: str) -> None:
 def _switch(graph: nx.Graph[Vertex], place: _Place, target: str) -> None:
     vertex = _vertex(graph, target)
     if vertex is None or vertex[0] in ("gpu", "nic"):
-        names = [_name(one) for one in graph if one[0] not in ("gpu", "nic")]
+        names = [_name(graph, one) for one in graph if one[0] not in ("gpu", "nic")]
         raise place.wrong(f"no switch '{target}'", _nearest(target, names))
     graph.remove_node(vertex)
 
@@ -145,7 +145,7 @@ def _link(graph: nx.Graph[Vertex], place: _Place, target: str) -> None:
         if one is not None and other is not None and graph.has_edge(one, other):
             graph.remove_edge(one, other)
             return
-    names = [f"{_name(one)}-{_name(other)}" for one, other in graph.edges]
+    names = [f"{_name(graph, one)}-{_name(graph, other)}" for one, other in graph.edges]
     raise place.wrong(f"no link '{target}'", _nearest(target, names))
 
 
@@ -195,8 +195,12 @@ def _vertex(graph: nx.Graph[Vertex], text: str) -> Vertex | None:
     return next((vertex for vertex in (short, (*short, 0)) if vertex in graph), None)
 
 
-def _name(vertex: Vertex) -> str:
-    return f"{vertex[0]}{'.'.join(str(number) for number in vertex[1:])}"
+def _name(graph: nx.Graph[Vertex], vertex: Vertex) -> str:
+    """What a vertex is called; the only switch of a unit goes by its unit."""
+    kind, *numbers = vertex
+    if len(numbers) == 2 and (kind, numbers[0], 1) not in graph:
+        numbers = numbers[:1]
+    return f"{kind}{'.'.join(str(number) for number in numbers)}"
 
 
 def _nearest(text: str, names: Iterable[str]) -> str:

@@ -62,7 +62,7 @@ class FullMesh(Reduced):
         found = flows(pattern, members, self.domain)
         near = found.source // self.domain == found.target // self.domain
         loads: dict[str, LinkLoad] = {}
-        ends = [("nic", "mesh", self.nic_bandwidth, ~near)]
+        ends = [("nic", "nic", self.nic_bandwidth, ~near)]
         if self.domain > 1:
             ends.insert(0, ("nvlink", "nvlink", self.nvlink_bandwidth, near))
         for name, tier, capacity, chosen in ends:
@@ -72,5 +72,5 @@ class FullMesh(Reduced):
         source, target = found.source // self.gpus_per_node, found.target // self.gpus_per_node
         apart = source != target
         pairs = np.bincount((source * self.num_nodes + target)[apart], found.weight[apart], self.num_nodes**2)
-        loads["mesh-link"] = LinkLoad("mesh", self.link_bandwidth, float(pairs.max()), float(pairs.sum()))
+        loads["mesh-link"] = LinkLoad("mesh", self.link_bandwidth, float(pairs.max()), float(pairs.sum()), 1)
         return loads

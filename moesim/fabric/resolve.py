@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from moesim.base.errors import SpecError
 from moesim.fabric.builders import builders
 from moesim.fabric.congestion import static_hash_efficiency
 from moesim.fabric.graph import Topology
@@ -13,10 +12,9 @@ from moesim.fabric.hierarchy import Hierarchy
 from moesim.fabric.shape import Shape
 from moesim.fabric.tiers import Reduced
 from moesim.spec import library
-from moesim.spec.fabric import FabricSpec
+from moesim.spec.fabric import FabricSpec, oversubscribed, split_name
 from moesim.spec.hardware import GpuSpec, NicSpec, NodeSpec
 from moesim.spec.protocol import ProtocolSpec
-from moesim.spec.provenance import Number
 
 
 @dataclass(frozen=True)
@@ -80,18 +78,8 @@ def fabric_named(name: str) -> FabricSpec:
     >>> fabric_named("fat-tree:2").oversubscription.value
     2.0
     """
-    plain, colon, ratio = name.rpartition(":")
-    if not colon:
-        return library.get("fabrics", name)
-    spec = library.get("fabrics", plain)
-    try:
-        value = float(ratio)
-    except ValueError:
-        value = 0.0
-    if not 0 < value < 1000:
-        raise SpecError.single(name, "", f"'{ratio}' is not an oversubscription", f"write for example {plain}:2")
-    changed = Number(value=value, kind="assumed", note=f"asked for as {name}")
-    return spec.model_copy(update={"oversubscription": changed, "name": name})
+    plain, ratio = split_name(name)
+    return oversubscribed(library.get("fabrics", plain), ratio)
 
 
 def parts_of(fabric: FabricSpec, node: NodeSpec) -> Parts:

@@ -66,7 +66,16 @@ class _Router:
         self.network = {
             vertex: [other for other in others if other[0] != "nvswitch"] for vertex, others in self.neighbours.items()
         }
+        self.parts = self._parts()
         self._away: dict[tuple[Vertex, bool], dict[Vertex, int]] = {}
+
+    def _parts(self) -> dict[Vertex, int]:
+        """Number of the part of the network that each vertex is in; NVLink does not count."""
+        found: dict[Vertex, int] = {}
+        for number, vertex in enumerate(self.network):
+            if vertex not in found and vertex[0] != "nvswitch":
+                found |= dict.fromkeys(self._search(vertex, self.network), number)
+        return found
 
     def distances(self, target: Vertex, network: bool) -> dict[Vertex, int]:
         """Links from each vertex to the target; only those that reach it."""
@@ -112,7 +121,8 @@ class _Router:
         return loads
 
     def _enters(self, via: int, target: int) -> bool:
-        return ("gpu", via) in self.distances(("gpu", target), network=True)
+        part = self.parts.get(("gpu", target))
+        return part is not None and self.parts.get(("gpu", via)) == part
 
     def _over_nvlink(self, loads: Loads, source: int, target: int, weight: float) -> bool:
         path: list[Vertex] = [("gpu", source), ("nvswitch", source // self.domain), ("gpu", target)]

@@ -40,13 +40,15 @@ class LinkLoad:
     """Bytes on the links of one kind for each byte that a rank has to send.
 
     ``most``: on the busiest link and direction; ``total``: on all links, both directions; ``capacity``: of the busiest
-    link [B/s]; ``tier``: the tier that the links lead into.
+    link [B/s]; ``tier``: the tier that the links lead into; ``crossings``: links of the kind that a message takes, on
+    the way up and down, where it does not count hops.
     """
 
     tier: str
     capacity: float
     most: float
     total: float
+    crossings: int = 2
 
 
 @dataclass(frozen=True)

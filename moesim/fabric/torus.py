@@ -110,7 +110,7 @@ class Torus(Reduced):
         near = found.source // self.domain == found.target // self.domain
         if self.domain > 1:
             loads["nvlink"] = self._points("nvlink", self.nvlink_bandwidth, found, near)
-        loads["nic"] = self._points(_tier(0), self.nic_bandwidth, found, ~near)
+        loads["nic"] = self._points("nic", self.nic_bandwidth, found, ~near)
         source, target = found.source[~near] // self.gpus_per_node, found.target[~near] // self.gpus_per_node
         return loads, source, target, found.weight[~near]
 
@@ -135,7 +135,7 @@ class Torus(Reduced):
         return loads
 
     def _grid(self, index: int, most: float, total: float) -> LinkLoad:
-        return LinkLoad(_tier(index), self.link_bandwidth, most, total)
+        return LinkLoad(_tier(index), self.link_bandwidth, most, total, 1)
 
     def _fit(self, members: Ints) -> tuple[int, list[tuple[int, int]]] | None:
         """Members in a node, and spacing and count of a group along each side; None where it does not fit."""
@@ -176,7 +176,7 @@ class Torus(Reduced):
         if self.domain > 1:
             loads["nvlink"] = LinkLoad("nvlink", self.nvlink_bandwidth, near, 2 * near * self.world)
         out = (size - inside) / (size - 1)
-        loads["nic"] = LinkLoad(_tier(0), self.nic_bandwidth, out, 2 * out * self.world)
+        loads["nic"] = LinkLoad("nic", self.nic_bandwidth, out, 2 * out * self.world)
         pair = self.gpus_per_node * inside / (size - 1)  # bytes between two nodes of a group, all its members
         for index, (side, (spacing, count)) in enumerate(zip(self.sides, along, strict=True)):
             if side == 1:

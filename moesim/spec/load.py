@@ -9,7 +9,7 @@ from typing import Any
 
 from moesim.base.errors import Collector, Issue, SpecError, did_you_mean
 from moesim.spec import library
-from moesim.spec.fabric import FabricSpec
+from moesim.spec.fabric import FabricSpec, oversubscribed, split_name
 from moesim.spec.hardware import GpuSpec, NicSpec, NodeSpec
 from moesim.spec.model import ModelSpec
 from moesim.spec.overrides import apply_overrides
@@ -117,11 +117,11 @@ def load_specs(scenario: ScenarioSpec) -> ScenarioSpecs:
         gpu = find("gpus", node.gpu, "gpu", GpuSpec, "cluster.node")
         nic = find("nics", node.nic, "nic", NicSpec, "cluster.node")
         fabric_name = scenario.cluster.fabric or node.default_fabric
-        fabric = find("fabrics", fabric_name, "fabric", FabricSpec, "cluster.fabric")
-        if fabric is not None and fabric.oversubscription.value != 1:
-            what = f"{fabric.name} is oversubscribed {fabric.oversubscription.value:g} to 1"
-            refused = SpecError.single("", "", what, "only non-blocking fabrics are modelled yet")
-            problems.extend(_at(scenario.where("cluster.fabric"), "cluster.fabric", refused))
+        try:
+            plain, ratio = split_name(fabric_name)
+            fabric = oversubscribed(_spec(scenario, "fabrics", plain, "fabric", FabricSpec), ratio)
+        except SpecError as error:
+            problems.extend(_at(scenario.where("cluster.fabric"), "cluster.fabric", error))
         used, whole = scenario.cluster.gpus, node.gpus_per_node * scenario.cluster.count
         if used is not None and not whole - node.gpus_per_node < used <= whole:
             what = f"{used} GPUs do not fill {scenario.cluster.count} nodes of {node.gpus_per_node}"

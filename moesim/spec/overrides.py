@@ -68,7 +68,6 @@ UNPRICED = {
     "gpu.pcie_bandwidth": "offload is not modelled yet",
     "gpu.l2_capacity": "prices do not know the L2 cache",
     "gpu.power": "the clock under the power limit is part of the GEMM fit",
-    "fabric.oversubscription": "only non-blocking fabrics are modelled yet",
     "software.host.graph_launch": "CUDA graphs are not modelled yet",
     "software.runtime.reported_memory": "it says what a run table prints",
     "software.runtime.fused_rope": "kernels of the rotary embedding are part of the launches per layer",

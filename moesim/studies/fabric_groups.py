@@ -10,10 +10,11 @@ from moesim.base.errors import SpecError
 from moesim.cost.blocks import Blocks, chunk_blocks, price_blocks
 from moesim.cost.plan import Plan
 from moesim.fabric.layout import Pattern
-from moesim.fabric.resolve import Network, fabric_named, network, parts_of
+from moesim.fabric.resolve import Network, Parts, network
 from moesim.fabric.tiers import GroupBandwidth, group_bandwidth
 from moesim.problem import Problem
 from moesim.spec import library
+from moesim.spec.load import load_specs
 from moesim.workload.ops import ExpertLeg, Message
 
 
@@ -98,17 +99,16 @@ def fabric_groups(problem: Problem) -> FabricGroups:
 
 def problem_network(problem: Problem) -> tuple[Network, str]:
     """The fabric of a problem and its name."""
-    cluster = problem.scenario.cluster
-    node = library.get("nodes", cluster.node)
-    spec = fabric_named(cluster.fabric or node.default_fabric)
-    return network(parts_of(spec, node), problem.machine.num_gpus), spec.name
+    specs = load_specs(problem.scenario)
+    parts = Parts(specs.fabric, specs.node, specs.nic, specs.gpu, library.get("protocols", specs.nic.protocol))
+    return network(parts, problem.machine.num_gpus), specs.fabric.name
 
 
 def _row(traffic: AxisTraffic, size: int, stride: int, found: GroupBandwidth, num_gpus: int) -> GroupRow:
     tiers: dict[str, float] = {}
     for load in found.loads.values():
-        if load.total:  # half of what all links carry, up and down, for each rank
-            tiers[load.tier] = tiers.get(load.tier, 0.0) + load.total / 2 / num_gpus * traffic.num_bytes
+        if load.total:
+            tiers[load.tier] = tiers.get(load.tier, 0.0) + load.total / load.crossings / num_gpus * traffic.num_bytes
     return GroupRow(
         traffic.axis,
         traffic.pattern,

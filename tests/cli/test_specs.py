@@ -15,11 +15,13 @@ EXPECTED = [
     "nics",
     "nodes",
     "precisions",
+    "protocols",
     "recompute",
     "runs",
     "scenarios",
     "schedules",
     "software",
+    "topologies",
     "transports",
 ]
 
