@@ -15,6 +15,7 @@ from moesim.cost.machine import Gpu, Host, KernelConstants, Links, Machine, Runt
 from moesim.cost.plan import Plan
 from moesim.rules import Candidate
 from moesim.spec import library
+from moesim.spec.fabric import FabricSpec
 from moesim.spec.hardware import GpuSpec
 from moesim.spec.load import ScenarioSpecs, load_scenario, load_specs, scenario_from_names
 from moesim.spec.overrides import HARDWARE_PREFIXES, with_overrides
@@ -47,6 +48,8 @@ class Problem:
         What was measured, where the scenario says so.
     scenario
         The scenario it came from, for messages.
+    unpriced_fabric
+        Name of its fabric, where the prices of a step do not know it.
     """
 
     name: str
@@ -59,6 +62,7 @@ class Problem:
     assumed: tuple[str, ...]
     measured: MeasuredSpec | None
     scenario: ScenarioSpec
+    unpriced_fabric: str = ""
 
     def __repr__(self) -> str:
         machine = f"{self.machine.num_gpus} {self.machine.gpu.name}"
@@ -83,12 +87,10 @@ class Problem:
 
     def require_priced_fabric(self) -> None:
         """Refuse a fabric that the prices do not know: they take every rank to have its NIC to itself."""
-        fabric = load_specs(self.scenario).fabric
-        blocking = fabric.oversubscription.value != 1 or fabric.topology.upper_oversubscription
-        if fabric.kind != "rail" or blocking:
+        if self.unpriced_fabric:
             where = self.scenario.where("cluster.fabric")
             shown = "" if where.startswith("--") else "cluster.fabric"
-            what = f"{fabric.name} is no non-blocking rail network, and steps on others are not priced yet"
+            what = f"{self.unpriced_fabric} is no non-blocking rail network, and steps on others are not priced yet"
             raise SpecError.single(where, shown, what, "moesim fabric groups shows what ranks get of it")
 
     def plan(self, strategy: Strategy | None = None) -> Plan:
@@ -167,7 +169,13 @@ def resolve(scenario: ScenarioSpec) -> Problem:
         (*scenario.assumed, *assumed),
         scenario.measured,
         scenario,
+        _unpriced(specs.fabric),
     )
+
+
+def _unpriced(fabric: FabricSpec) -> str:
+    blocking = fabric.oversubscription.value != 1 or any(r.value != 1 for r in fabric.topology.upper_oversubscription)
+    return fabric.name if fabric.kind != "rail" or blocking else ""
 
 
 def build_strategy(specs: ScenarioSpecs, model: Model) -> tuple[Strategy, tuple[str, ...]]:

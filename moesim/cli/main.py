@@ -12,6 +12,7 @@ from typer.exceptions import TyperException
 import moesim.cli.estimate as estimate
 import moesim.cli.explain as explain
 import moesim.cli.fabric as fabric
+import moesim.cli.place as place
 import moesim.cli.specs as specs
 from moesim.base.errors import SpecError
 
@@ -26,6 +27,7 @@ app = typer.Typer(
 app.command("estimate", help=estimate.HELP)(estimate.command)
 app.command("explain", help=explain.HELP)(explain.command)
 app.add_typer(fabric.app, name="fabric")
+app.command("place", help=place.HELP)(place.command)
 app.command("specs", help=specs.HELP)(specs.command)
 
 

@@ -5,12 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
+import numpy as np
+
+from moesim.base.numeric import Numeric
 from moesim.fabric.builders import builders
 from moesim.fabric.congestion import static_hash_efficiency
 from moesim.fabric.graph import Topology
 from moesim.fabric.hierarchy import Hierarchy
+from moesim.fabric.layout import Pattern
 from moesim.fabric.shape import Shape
-from moesim.fabric.tiers import Reduced
+from moesim.fabric.tiers import Reduced, group_bandwidth
 from moesim.spec import library
 from moesim.spec.fabric import FabricSpec, oversubscribed, split_name
 from moesim.spec.hardware import GpuSpec, NicSpec, NodeSpec
@@ -50,6 +54,24 @@ class Network:
     def topology(self) -> Topology:
         """The fabric as a graph."""
         return builders.get(self.kind).graph(self.shape)
+
+    def shares(self, size: Numeric, stride: Numeric, pattern: Pattern) -> Numeric:
+        """Share of its NIC that each rank keeps in groups of `size` ranks `stride` apart, siblings running too. [-]
+
+        Degrees may be arrays, as in a batch of strategies; each distinct pair is worked out once. Degrees that do not
+        divide the GPUs, which no legal strategy has, keep all.
+        """
+        sizes, strides = np.broadcast_arrays(np.asarray(size, dtype=float), np.asarray(stride, dtype=float))
+        pairs, inverse = np.unique(np.stack([sizes.ravel(), strides.ravel()]), axis=1, return_inverse=True)
+        found = np.array([self._share(*pair, pattern) for pair in pairs.T.tolist()])
+        shares = found[inverse].reshape(sizes.shape)
+        return shares if shares.ndim else float(shares)
+
+    def _share(self, size: float, stride: float, pattern: Pattern) -> float:
+        whole = size >= 1 and stride >= 1 and size % 1 == 0 and stride % 1 == 0
+        if not whole or self.shape.num_gpus % (size * stride):
+            return 1.0
+        return group_bandwidth(self.reduced, int(size), int(stride), pattern).share
 
     def carrying(self, all_to_all: bool) -> Reduced:
         """The tiers with what paths and receivers lose of them."""

@@ -73,9 +73,19 @@ class GroupBandwidth:
     loads: Mapping[str, LinkLoad]
 
     @property
+    def share(self) -> float:
+        """Bandwidth over what NVLink and NICs alone would give: 1 where the network between the NICs never limits. [-]"""
+        _, ends = _slowest({name: load for name, load in self.loads.items() if name in ENDS})
+        return self.bandwidth / ends if self.binding and ends != float("inf") else 1.0
+
+    @property
     def crossed(self) -> tuple[str, ...]:
         """Tiers that carry something."""
         return tuple(dict.fromkeys(load.tier for load in self.loads.values() if load.most))
+
+
+ENDS = ("nvlink", "nic", "pcie")
+"""Links that a GPU has to itself."""
 
 
 class Reduced(ABC):
@@ -110,7 +120,11 @@ class Reduced(ABC):
 @lru_cache(maxsize=4096)
 def group_bandwidth(fabric: Reduced, size: int, stride: int, pattern: Pattern) -> GroupBandwidth:
     """Bandwidth of each rank of a group of ``size`` ranks ``stride`` apart, its sibling groups running too."""
-    members = Layout(fabric.world, size, stride).members()
+    return members_bandwidth(fabric, Layout(fabric.world, size, stride).members(), pattern)
+
+
+def members_bandwidth(fabric: Reduced, members: Ints, pattern: Pattern) -> GroupBandwidth:
+    """Bandwidth of each rank of groups of any ranks that run at the same time."""
     loads = fabric.link_loads(members, pattern)
     binding, bandwidth = _slowest(loads)
     _, alone = _slowest(fabric.link_loads(members[:1], pattern))

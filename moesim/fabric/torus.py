@@ -142,7 +142,7 @@ class Torus(Reduced):
         size = members.shape[1]
         stride = int(members[0, 1] - members[0, 0]) if size > 1 else 1
         per_node = self.gpus_per_node
-        whole = len(members) * size == self.world
+        whole = len(members) * size == self.world and bool((np.diff(members[0]) == stride).all())
         if size == 1 or not whole or self.domain not in (1, per_node) or self.domain == 1 < per_node:
             return None
         inside = 1

@@ -12,6 +12,7 @@ from moesim.base.units import format_quantity
 from moesim.report.estimate import seconds
 from moesim.studies.fabric_groups import FabricGroups
 from moesim.studies.fabric_view import FabricView
+from moesim.studies.placement import Placement, Placements
 
 
 def bandwidth(value: float) -> str:
@@ -83,3 +84,29 @@ def group_table(groups: FabricGroups) -> RenderableType:
     )
     table.caption_justify = "left"
     return table
+
+
+def placement_table(found: Placements, top: int) -> RenderableType:
+    """The cheapest orders and the usual one, with the seconds of each axis."""
+    title = f"{found.name} on {found.fabric}: {len(found.ranked):,} orders, innermost axis first"
+    table = Table(title=title, title_justify="left")
+    for name in ("", "attention", "experts"):
+        table.add_column(name, no_wrap=True)
+    axes = list(found.usual.seconds)
+    for name in ("all", *axes):
+        table.add_column(name, justify="right", no_wrap=True)
+    shown = list(enumerate(found.ranked[:top], 1))
+    if found.usual not in found.ranked[:top]:
+        shown.append((found.ranked.index(found.usual) + 1, found.usual))
+    for place, one in shown:
+        table.add_row(*_placement(place, one, axes), style="bold" if one is found.usual else "")
+    saved = found.usual.total - found.best.total
+    verdict = f"the best saves {seconds(saved)} of it" if saved > 1e-9 * found.usual.total else "no order is cheaper"
+    table.caption = f"bytes over bandwidth of each axis, one after the other; bold: the usual order; {verdict}"
+    table.caption_justify = "left"
+    return table
+
+
+def _placement(place: int, one: Placement, axes: list[str]) -> tuple[str, ...]:
+    orders = ("-".join(one.attention) or "-", "-".join(one.expert) or "-")
+    return (str(place), *orders, seconds(one.total), *(seconds(one.seconds[axis]) for axis in axes))

@@ -1,0 +1,36 @@
+"""``moesim place``: the order of the parallel axes on the hardware."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from moesim.cli import grammar
+
+HELP = """Find the order of the parallel axes on the ranks that the fabric likes best, and what the usual one costs."""
+
+
+def command(
+    scenario: grammar.Scenario = None,
+    model: grammar.ModelOption = None,
+    cluster: grammar.ClusterOption = None,
+    changes: grammar.SetOption = None,
+    top: Annotated[int, typer.Option("--top", metavar="N", min=1, help="Orders to print.")] = 10,
+    as_json: grammar.JsonOption = False,
+    output: grammar.OutputOption = None,
+) -> None:
+    """Run the verb."""
+    fixed = grammar.assignments(changes, "--set")
+    grammar.writable(output=output)
+    problem = grammar.problem_of(scenario, model, cluster)
+    if fixed:
+        problem = problem.with_changes(fixed)
+
+    from moesim.report.fabric import placement_table
+    from moesim.studies.placement import placements
+
+    found = placements(problem)
+    plain = found.to_dict()
+    plain["ranked"] = plain["ranked"][:top]
+    grammar.deliver(plain, placement_table(found, top), as_json, output)
