@@ -51,6 +51,12 @@ class Network:
         return _reduced(self.kind, self.shape)
 
     @property
+    def has_parallel_links(self) -> bool:
+        """Switches have several links of equal cost to choose from."""
+        fabric = self.reduced
+        return isinstance(fabric, Hierarchy) and any(level.links > 1 for level in fabric.levels)
+
+    @property
     def topology(self) -> Topology:
         """The fabric as a graph."""
         return builders.get(self.kind).graph(self.shape)
@@ -63,7 +69,7 @@ class Network:
         """
         sizes, strides = np.broadcast_arrays(np.asarray(size, dtype=float), np.asarray(stride, dtype=float))
         pairs, inverse = np.unique(np.stack([sizes.ravel(), strides.ravel()]), axis=1, return_inverse=True)
-        found = np.array([self._share(*pair, pattern) for pair in pairs.T.tolist()])
+        found = np.array([self._share(ranks, apart, pattern) for ranks, apart in pairs.T.tolist()])
         shares = found[inverse].reshape(sizes.shape)
         return shares if shares.ndim else float(shares)
 

@@ -65,6 +65,8 @@ class Torus(Reduced):
 
         An odd side leaves a plane in the middle, which is halved in turn.
         """
+        if math.prod(self.sides) == 1:
+            return self.world // 2 * self.nvlink_bandwidth
         return min(_cut(order, self.wrap) for order in permutations(self.sides)) * self.link_bandwidth
 
     @property
@@ -74,7 +76,9 @@ class Torus(Reduced):
         return across + 4 if across else 2
 
     def halves(self) -> list[frozenset[int]]:
-        """The first half of the nodes in every order of the dimensions."""
+        """The first half of the nodes in every order of the dimensions; of the GPUs of a single node."""
+        if math.prod(self.sides) == 1:
+            return super().halves()
         nodes = np.arange(math.prod(self.sides), dtype=np.int64)
         places = self.coordinates(nodes)
         found = []

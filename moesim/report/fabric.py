@@ -25,11 +25,13 @@ def fabric_tables(view: FabricView) -> RenderableType:
     network = view.network
     head = Table.grid(padding=(0, 2))
     head.add_row("fabric", Text(f"{view.name}, {network.kind}", style="bold"))
-    head.add_row("joins", f"{network.shape.num_gpus:,} GPUs in {network.shape.num_nodes:,} nodes of {view.node}")
+    nodes = f"{network.shape.num_nodes:,} node{'s' * (network.shape.num_nodes > 1)}"
+    head.add_row("joins", f"{network.shape.num_gpus:,} GPUs in {nodes} of {view.node}")
     share = f"{view.full_bisection_share:.0%} of what one half can send"
     head.add_row("bisection", f"{bandwidth(view.bisection)} each way, {share}")
     head.add_row("diameter", f"{network.reduced.diameter} links between GPUs")
-    head.add_row("parallel links", f"{network.path_efficiency:.0%} used by the protocol's choice of paths")
+    if network.has_parallel_links:
+        head.add_row("parallel links", f"{network.path_efficiency:.0%} used by the protocol's choice of paths")
     tiers = Table(title="tiers", title_justify="left")
     tiers.add_column("tier")
     for name in ("GPUs joined", "per GPU, each way", "oversubscription", "one way"):

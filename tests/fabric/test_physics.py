@@ -81,7 +81,8 @@ def test_one_node_has_no_nic_time(kind, pattern):
     assert inside.crossed == ("nvlink",)
     assert inside.contention == pytest.approx(1)
     single = builders.get(kind).reduced(Shape(8, 8, 8, radix=16))
-    assert group_bandwidth(single, 8, 1, pattern).bandwidth == inside.bandwidth
+    assert group_bandwidth(single, 8, 1, pattern).bandwidth == pytest.approx(inside.bandwidth)
+    assert (single.bisection, single.diameter) == (4 * 450e9, 2)
 
 
 @pytest.mark.parametrize("nodes", [2, 3, 8, 11])
@@ -112,8 +113,8 @@ def test_siblings_never_help(kind, pattern):
 @pytest.mark.parametrize("kind", ["fat-tree", "rail", "rail-only"])
 @pytest.mark.parametrize("pattern", PATTERNS)
 def test_more_oversubscription_is_never_faster(kind, pattern):
-    ratios = ((1.0,), (3.0,), (7.0,))
-    fabrics = [builders.get(kind).reduced(Shape(256, 4, 4, radix=32, levels=2, oversubscription=r)) for r in ratios[:2]]
+    shapes = (Shape(256, 4, 4, radix=32, levels=2, oversubscription=(ratio,)) for ratio in (1.0, 3.0))
+    fabrics = [builders.get(kind).reduced(shape) for shape in shapes]
     for size, stride in ((256, 1), (64, 4), (8, 32)):
         rates = [group_bandwidth(fabric, size, stride, pattern).bandwidth for fabric in fabrics]
         assert rates[0] >= rates[1] * (1 - 1e-12)
