@@ -16,7 +16,8 @@ from moesim.fabric.layout import Pattern
 from moesim.fabric.shape import Shape
 from moesim.fabric.tiers import Reduced, group_bandwidth
 from moesim.spec import library
-from moesim.spec.fabric import FabricSpec, oversubscribed, split_name
+from moesim.spec.fabric import FabricSpec
+from moesim.spec.fabric_names import oversubscribed, split_name
 from moesim.spec.hardware import GpuSpec, NicSpec, NodeSpec
 from moesim.spec.protocol import ProtocolSpec
 

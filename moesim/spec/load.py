@@ -9,7 +9,8 @@ from typing import Any
 
 from moesim.base.errors import Collector, Issue, SpecError, did_you_mean
 from moesim.spec import library
-from moesim.spec.fabric import FabricSpec, oversubscribed, split_name
+from moesim.spec.fabric import FabricSpec
+from moesim.spec.fabric_names import oversubscribed, split_name
 from moesim.spec.hardware import GpuSpec, NicSpec, NodeSpec
 from moesim.spec.model import ModelSpec
 from moesim.spec.overrides import apply_overrides
