@@ -13,6 +13,7 @@ from moesim.base.files import write_atomically
 from moesim.base.registry import Registry
 from moesim.cli import grammar
 from moesim.spec import library
+from moesim.spec.yaml_file import display_name
 
 HELP = """List what scenarios can name: hardware, models, software, methods; show one; check all."""
 
@@ -104,6 +105,13 @@ def _check() -> dict[str, int]:
             if entry.source not in known:
                 what = f"no source '{entry.source}'"
                 issues.append(Issue(f"{kind} {entry.name}", "source", what, did_you_mean(entry.source, known)))
+    for fabric in library.names("fabrics"):
+        try:
+            registries()["topologies"].get(
+                library.get("fabrics", fabric).kind, display_name(library.file("fabrics", fabric)), "kind"
+            )
+        except SpecError as error:
+            issues.extend(issue for issue in error.issues if issue not in issues)
     if issues:
         raise SpecError(issues)
     return counts

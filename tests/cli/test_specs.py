@@ -139,3 +139,19 @@ def test_the_check_finds_what_is_broken(moesim, tmp_path, monkeypatch):
     assert any("no source 'hearsay'" in line for line in lines)
     assert any("zoo-003.yaml:16: strategy.ep" in line and "[experts]" in line for line in lines)
     assert any("the name is 'zoo-002' but the file is 'zoo-005.yaml'" in line for line in lines)
+
+
+def test_the_check_finds_a_fabric_of_no_known_kind(moesim, tmp_path, monkeypatch):
+    (tmp_path / "hardware_specs").mkdir()
+    for path in (library.root() / "hardware_specs").iterdir():
+        if path.name != "fabrics":
+            (tmp_path / "hardware_specs" / path.name).symlink_to(path)
+    (tmp_path / "scenarios").symlink_to(library.root() / "scenarios")
+    fabrics = tmp_path / "hardware_specs" / "fabrics"
+    fabrics.mkdir()
+    for path in library.folder("fabrics").iterdir():
+        (fabrics / path.name).write_text(path.read_text().replace("kind: dragonfly\n", "kind: dragonflies\n"))
+    monkeypatch.setattr(library, "root", lambda: tmp_path)
+    (line,) = moesim("specs", "--check").lines
+    assert line.endswith("dragonfly.yaml: kind: no kind of fabric 'dragonflies'; did you mean 'dragonfly'? "
+                         "(known: " + ", ".join(registries()["topologies"].names()) + ")")  # fmt: skip
