@@ -88,8 +88,10 @@ class Problem:
     def require_priced_fabric(self) -> None:
         """Refuse a fabric that the prices do not know: they take every rank to have its NIC to itself."""
         if self.unpriced_fabric:
-            where = self.scenario.where("cluster.fabric")
-            shown = "" if where.startswith("--") else "cluster.fabric"
+            changed = (f"overrides.{path}" for path in self.scenario.overrides if path.startswith("fabric."))
+            path = next(changed, "cluster.fabric")
+            where = self.scenario.where(path)
+            shown = "" if where.startswith("--") else path
             what = f"{self.unpriced_fabric} is no non-blocking rail network, and steps on others are not priced yet"
             raise SpecError.single(where, shown, what, "moesim fabric groups shows what ranks get of it")
 

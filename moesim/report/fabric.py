@@ -63,18 +63,16 @@ def group_table(groups: FabricGroups) -> RenderableType:
         table.add_column(name, no_wrap=True)
     for name in ("ranks", "stride"):
         table.add_column(name, justify="right")
-    table.add_column("tiers")
     for name in ("per rank", "contention", "sent in a step", "alone"):
         table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("bytes by tier")
+    table.add_column("tiers and bytes into them", no_wrap=True)
     for row in groups.rows:
-        by_tier = ", ".join(f"{tier} {format_quantity(value, 'bytes', 3)}" for tier, value in row.tier_bytes.items())
+        by_tier = "\n".join(f"{tier} {format_quantity(value, 'bytes', 3)}" for tier, value in row.tier_bytes.items())
         table.add_row(
             row.axis,
             row.pattern,
             f"{row.ranks:,}",
             f"{row.stride:,}",
-            ", ".join(row.crossed),
             f"{bandwidth(row.bandwidth)} ({row.binding})",
             f"{row.contention:.2f}",
             format_quantity(row.num_bytes, "bytes", 3),

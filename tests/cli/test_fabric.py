@@ -118,3 +118,5 @@ def test_bad_input(moesim, arguments, line):
 def test_steps_are_priced_on_non_blocking_rails_only(moesim):
     (line,) = moesim("estimate", "qwen3-235b-h100x256", "--set", "cluster.fabric=fat-tree:2").lines
     assert line.startswith("--set cluster.fabric: fat-tree:2 is no non-blocking rail network")
+    (line,) = moesim("estimate", "qwen3-235b-h100x256", "--set", "fabric.oversubscription=2").lines
+    assert line.startswith("--set fabric.oversubscription: rail-ndr400 is no non-blocking rail network")

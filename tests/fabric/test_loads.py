@@ -49,6 +49,26 @@ def test_every_small_shape_and_layout(shapes, kind):
     assert checked > 200
 
 
+def test_rails_without_forwarding():
+    """Messages between rails climb to the spine."""
+    for per_node, domain, nodes in ((2, 2, 6), (4, 4, 4), (2, 4, 8)):
+        shape = Shape(per_node * nodes, per_node, domain, radix=8, oversubscription=(3.0,), rails_forward=False)
+        graph = builders.get("rail").graph(shape)
+        for layout in layouts(shape.num_gpus):
+            for pattern in PATTERNS:
+                assert max(differences(graph, layout, pattern), default=0.0) < 1e-9, (shape, layout, pattern)
+
+
+def test_forwarding_keeps_traffic_on_its_rail():
+    forwarded, climbing = (
+        builders.get("rail").reduced(Shape(64, 8, 8, radix=16, rails_forward=forward)) for forward in (True, False)
+    )
+    members = Layout(64, 64).members()
+    assert forwarded.link_loads(members, "all-to-all")["leaf"].most == 0
+    spine = climbing.link_loads(members, "all-to-all")["leaf"]
+    assert spine.most == pytest.approx(8 * 7 * 7 / 63)  # 8 GPUs a leaf, 7 other nodes, 7 other rails of 63 ranks
+
+
 @pytest.mark.parametrize("wrap", [True, False])
 @pytest.mark.parametrize("sides", [(4, 4), (3, 5), (2, 3, 4), (4, 2, 3)])
 def test_every_layout_of_a_torus(sides, wrap):
