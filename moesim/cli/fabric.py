@@ -57,11 +57,8 @@ def groups(
     output: grammar.OutputOption = None,
 ) -> None:
     """Show, for every parallel axis, its tiers, bandwidth per rank, contention and bytes of a step."""
-    fixed = grammar.assignments(changes, "--set")
     grammar.writable(output=output)
-    problem = grammar.problem_of(scenario, model, cluster)
-    if fixed:
-        problem = problem.with_changes(fixed)
+    problem = grammar.changed_problem(scenario, model, cluster, changes)
 
     from moesim.report.fabric import group_table
     from moesim.studies.fabric_groups import fabric_groups

@@ -53,6 +53,13 @@ def problem_of(scenario: str | None, model: str | None, cluster: str | None) -> 
     return from_names(model, cluster)
 
 
+def changed_problem(scenario: str | None, model: str | None, cluster: str | None, changes: list[str] | None) -> Problem:
+    """Return the problem that is named, with what ``--set`` changes."""
+    fixed = assignments(changes, "--set")
+    problem = problem_of(scenario, model, cluster)
+    return problem.with_changes(fixed) if fixed else problem
+
+
 def assignments(options: Sequence[str] | None, option: str) -> dict[str, str]:
     """Return ``PATH=VALUE`` options as a mapping; each takes one path."""
     found: dict[str, str] = {}

@@ -21,11 +21,8 @@ def command(
     output: grammar.OutputOption = None,
 ) -> None:
     """Run the verb."""
-    fixed = grammar.assignments(changes, "--set")
     grammar.writable(output=output)
-    problem = grammar.problem_of(scenario, model, cluster)
-    if fixed:
-        problem = problem.with_changes(fixed)
+    problem = grammar.changed_problem(scenario, model, cluster, changes)
 
     from moesim.report.fabric import placement_table
     from moesim.studies.placement import placements

@@ -8,11 +8,8 @@ from functools import cached_property
 import numpy as np
 
 from moesim.base.errors import SpecError
-from moesim.fabric.layout import Floats, Ints, Pattern, flows
+from moesim.fabric.layout import MOST_FLOWS, Floats, Ints, Pattern, flows
 from moesim.fabric.tiers import LinkLoad, Reduced, Tier
-
-MOST_FLOWS = 20_000_000
-"""Messages that are listed one by one; more are counted by symmetry or not at all. [-]"""
 
 
 @dataclass(frozen=True)

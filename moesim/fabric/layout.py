@@ -15,6 +15,9 @@ Floats = NDArray[np.float64]
 Pattern = Literal["ring", "tree", "all-to-all"]
 PATTERNS: tuple[Pattern, ...] = ("ring", "tree", "all-to-all")
 
+MOST_FLOWS = 20_000_000
+"""Messages that are listed one by one; more are counted by symmetry or not at all. [-]"""
+
 
 @dataclass(frozen=True)
 class Layout:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from moesim.fabric.ends import end_load
 from moesim.fabric.layout import Ints, Pattern, flows
 from moesim.fabric.tiers import LinkLoad, Reduced, Tier
 
@@ -62,13 +63,9 @@ class FullMesh(Reduced):
         found = flows(pattern, members, self.domain)
         near = found.source // self.domain == found.target // self.domain
         loads: dict[str, LinkLoad] = {}
-        ends = [("nic", "nic", self.nic_bandwidth, ~near)]
         if self.domain > 1:
-            ends.insert(0, ("nvlink", "nvlink", self.nvlink_bandwidth, near))
-        for name, tier, capacity, chosen in ends:
-            weight = found.weight[chosen]
-            sides = [np.bincount(end[chosen], weight, self.world) for end in (found.source, found.target)]
-            loads[name] = LinkLoad(tier, capacity, float(max(s.max() for s in sides)), float(2 * weight.sum()))
+            loads["nvlink"] = end_load("nvlink", self.nvlink_bandwidth, found, near, self.world)
+        loads["nic"] = end_load("nic", self.nic_bandwidth, found, ~near, self.world)
         source, target = found.source // self.gpus_per_node, found.target // self.gpus_per_node
         apart = source != target
         pairs = np.bincount((source * self.num_nodes + target)[apart], found.weight[apart], self.num_nodes**2)

@@ -10,11 +10,9 @@ from itertools import permutations
 import numpy as np
 
 from moesim.base.errors import SpecError
-from moesim.fabric.layout import Floats, Flows, Ints, Pattern, flows
+from moesim.fabric.ends import end_load
+from moesim.fabric.layout import MOST_FLOWS, Floats, Flows, Ints, Pattern, flows
 from moesim.fabric.tiers import LinkLoad, Reduced, Tier
-
-MOST_FLOWS = 20_000_000
-"""Messages that are routed one by one; more need a group that fits the sides of the torus. [-]"""
 
 
 @dataclass(frozen=True)
@@ -113,15 +111,10 @@ class Torus(Reduced):
         loads: dict[str, LinkLoad] = {}
         near = found.source // self.domain == found.target // self.domain
         if self.domain > 1:
-            loads["nvlink"] = self._points("nvlink", self.nvlink_bandwidth, found, near)
-        loads["nic"] = self._points("nic", self.nic_bandwidth, found, ~near)
+            loads["nvlink"] = end_load("nvlink", self.nvlink_bandwidth, found, near, self.world)
+        loads["nic"] = end_load("nic", self.nic_bandwidth, found, ~near, self.world)
         source, target = found.source[~near] // self.gpus_per_node, found.target[~near] // self.gpus_per_node
         return loads, source, target, found.weight[~near]
-
-    def _points(self, tier: str, capacity: float, found: Flows, chosen: np.ndarray) -> LinkLoad:
-        weight = found.weight[chosen]
-        sides = [np.bincount(end[chosen], weight, self.world) for end in (found.source, found.target)]
-        return LinkLoad(tier, capacity, float(max(side.max() for side in sides)), float(2 * weight.sum()))
 
     def _routed(self, found: Flows) -> dict[str, LinkLoad]:
         loads, source, target, weight = self._ends(found)
