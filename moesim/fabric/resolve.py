@@ -14,12 +14,15 @@ from moesim.fabric.graph import Topology
 from moesim.fabric.hierarchy import Hierarchy
 from moesim.fabric.layout import Pattern
 from moesim.fabric.shape import Shape
-from moesim.fabric.tiers import Reduced, group_bandwidth
+from moesim.fabric.tiers import Reduced, Tier, group_bandwidth
 from moesim.spec import library
 from moesim.spec.fabric import FabricSpec
 from moesim.spec.fabric_names import oversubscribed, split_name
 from moesim.spec.hardware import GpuSpec, NicSpec, NodeSpec
 from moesim.spec.protocol import ProtocolSpec
+
+INSIDE = ("nvlink", "pcie-switch", "host")
+"""Tiers that a message reaches without a NIC."""
 
 
 @dataclass(frozen=True)
@@ -38,18 +41,24 @@ class Network:
     """A kind of topology, its shape, and how its protocol spreads messages over parallel links.
 
     ``path_efficiency``: share of parallel links between switches that is used; ``incast_efficiency``: of a NIC that
-    receives from many.
+    receives from many; ``end_latency``: of both ends of a message [s]; ``congestion``: what keeps queues short.
     """
 
     kind: str
     shape: Shape
     path_efficiency: float
     incast_efficiency: float
+    end_latency: float
+    congestion: str
 
     @property
     def reduced(self) -> Reduced:
         """The fabric as tiers, at its full bandwidths."""
         return _reduced(self.kind, self.shape)
+
+    def message_latency(self, tier: Tier) -> float:
+        """One way of a small message whose lowest common tier this is, without software. [s]"""
+        return tier.latency + (0.0 if tier.name in INSIDE else self.end_latency)
 
     @property
     def has_parallel_links(self) -> bool:
@@ -147,7 +156,14 @@ def network(parts: Parts, num_gpus: int) -> Network:
         wired.wan_bandwidth.value if wired.wan_bandwidth else Shape.wan_bandwidth,
         wired.wan_latency.value if wired.wan_latency else Shape.wan_latency,
     )
-    return Network(kind, shape, path_efficiency(protocol, shape.radix), protocol.incast_efficiency.value)
+    return Network(
+        kind,
+        shape,
+        path_efficiency(protocol, shape.radix),
+        protocol.incast_efficiency.value,
+        protocol.end_latency.value,
+        protocol.congestion,
+    )
 
 
 def path_efficiency(protocol: ProtocolSpec, radix: int) -> float:

@@ -32,14 +32,17 @@ def fabric_tables(view: FabricView) -> RenderableType:
     head.add_row("diameter", f"{network.reduced.diameter} links between GPUs")
     if network.has_parallel_links:
         head.add_row("parallel links", f"{network.path_efficiency:.0%} used by the protocol's choice of paths")
+        head.add_row("congestion", network.congestion)
     tiers = Table(title="tiers", title_justify="left")
     tiers.add_column("tier")
     for name in ("GPUs joined", "per GPU, each way", "oversubscription", "one way"):
         tiers.add_column(name, justify="right")
     for tier in view.tiers:
         ratio = f"{tier.oversubscription:.3g}"
-        tiers.add_row(tier.name, f"{tier.size:,}", bandwidth(tier.bandwidth), ratio, seconds(tier.latency))
-    tiers.caption = "bandwidth where all GPUs cross into the tier at once; latency of links and switches alone"
+        tiers.add_row(
+            tier.name, f"{tier.size:,}", bandwidth(tier.bandwidth), ratio, seconds(network.message_latency(tier))
+        )
+    tiers.caption = "bandwidth where all GPUs cross into the tier at once; latency of a small message, without software"
     tiers.caption_justify = "left"
     return Group(head, tiers, *([_effects(view)] if view.fault_rows else []))
 

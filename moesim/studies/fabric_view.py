@@ -8,7 +8,7 @@ from typing import Any
 from moesim.base.errors import SpecError
 from moesim.fabric.faults import group_rates, with_degraded, with_fault
 from moesim.fabric.layout import Layout, Pattern
-from moesim.fabric.resolve import Network, fabric_named, network, parts_of
+from moesim.fabric.resolve import INSIDE, Network, fabric_named, network, parts_of
 from moesim.fabric.tiers import Tier, group_bandwidth
 from moesim.spec import library
 from moesim.spec.fabric import FabricSpec
@@ -68,11 +68,7 @@ class FabricView:
     def full_bisection_share(self) -> float:
         """Bisection over what one half could send: its NICs, or its links inside a single domain. [-]"""
         shape = self.network.shape
-        each = (
-            shape.nic_bandwidth
-            if self.network.reduced.tiers[-1].name not in ("nvlink", "host")
-            else self.tiers[0].bandwidth
-        )
+        each = shape.nic_bandwidth if self.network.reduced.tiers[-1].name not in INSIDE else self.tiers[0].bandwidth
         return self.bisection / (shape.num_gpus // 2 * each)
 
     def to_dict(self) -> dict[str, Any]:
@@ -90,7 +86,7 @@ class FabricView:
                     "size": tier.size,
                     "bandwidth_bytes_per_s": tier.bandwidth,
                     "oversubscription": tier.oversubscription,
-                    "latency_s": tier.latency,
+                    "latency_s": self.network.message_latency(tier),
                 }
                 for tier in self.tiers
             ],
@@ -98,6 +94,8 @@ class FabricView:
             "full_bisection_share": self.full_bisection_share,
             "diameter_links": self.network.reduced.diameter,
             "path_efficiency": self.network.path_efficiency,
+            "incast_efficiency": self.network.incast_efficiency,
+            "congestion": self.network.congestion,
             "fault": self.fault,
             "fault_effects": [row.to_dict() for row in self.fault_rows],
         }
