@@ -11,10 +11,12 @@ import numpy as np
 
 from moesim.base.errors import Issue, SpecError
 from moesim.constraints import Broken, Candidate, stages, violations
-from moesim.cost.machine import Gpu, Host, KernelConstants, Links, Machine, Runtime, RuntimeMemory
+from moesim.cost.machine import Gpu, Host, KernelConstants, Links, Machine, Nccl, Residuals, Runtime, RuntimeMemory
 from moesim.cost.plan import Plan
 from moesim.spec import library
-from moesim.spec.hardware import GpuSpec
+from moesim.spec.calibration import DERIVED_SPREAD
+from moesim.spec.fabric import FabricSpec
+from moesim.spec.hardware import GpuSpec, NicSpec, NodeSpec
 from moesim.spec.load import ScenarioSpecs, load_scenario, load_specs, scenario_from_names
 from moesim.spec.overrides import with_overrides
 from moesim.spec.scenario import STRATEGY_FIELDS, MeasuredSpec, ScenarioSpec
@@ -179,52 +181,13 @@ def build_strategy(specs: ScenarioSpecs, model: Model) -> tuple[Strategy, tuple[
 def build_machine(specs: ScenarioSpecs) -> Machine:
     """Return the numbers of a machine, with the provenance of each."""
     gpu, node, nic, fabric, software = specs.gpu, specs.node, specs.nic, specs.fabric, specs.software
-    kernels = {
-        name: constant.value
-        for name in KernelConstants.__dataclass_fields__
-        if (constant := getattr(gpu.kernels, name)) is not None
-    }
-    links = node.links
     used = {name: specs.transport(name) for name in library.names("transports")}
     provenance = dict(specs.provenance)
     for name, transport in used.items():
         provenance |= transport.provenance(f"transports.{name}")
     return Machine(
-        gpu=Gpu(
-            gpu.name,
-            gpu.num_sms.value,
-            gpu.peak_flop_rate["bf16"].value,
-            gemm_rates(gpu),
-            gpu.memory_bandwidth.value,
-            gpu.memory_capacity.value,
-            KernelConstants(**kernels),
-        ),
-        links=Links(
-            nvlink_bandwidth=links.nvlink_usable_bandwidth.value,
-            nvlink_base_latency=links.nvlink_base_latency.value,
-            nvlink_latency=links.nvlink_latency.value,
-            nvlink_ramp=links.nvlink_ramp.value,
-            nvls_bandwidth=links.nvls_bandwidth.value,
-            nvls_latency=links.nvls_latency.value,
-            nvls_ramp=links.nvls_ramp.value,
-            nvls_ramp_bytes=links.nvls_ramp_bytes.value,
-            p2p_bandwidth=links.p2p_bandwidth.value,
-            p2p_latency=links.p2p_latency.value,
-            alltoall_bandwidth=links.alltoall_bandwidth.value,
-            alltoall_latency=links.alltoall_latency.value,
-            alltoall_ramp=links.alltoall_ramp.value,
-            nic_bandwidth=nic.bandwidth.value * nic.usable_share.value * node.nics_per_node / node.gpus_per_node,
-            nic_latency=fabric.latency.value,
-            nic_base_latency=fabric.base_latency.value,
-            nic_ring_efficiency=fabric.ring_efficiency.value,
-            nic_ring_node_latency=fabric.ring_node_latency.value,
-            nic_p2p_latency=fabric.p2p_latency.value,
-            nic_alltoall_base_latency=fabric.alltoall_base_latency.value,
-            nic_alltoall_latency_per_node=fabric.alltoall_latency_per_node.value,
-            nic_alltoall_efficiency=fabric.alltoall_efficiency.value,
-            nic_alltoall_half_bytes=fabric.alltoall_half_bytes.value,
-            nvls=software.runtime.nvls.value,
-        ),
+        gpu=build_gpu(gpu),
+        links=build_links(node, nic, fabric, software.runtime.nvls.value),
         host=Host(
             software.host.kernel_launch.value + software.host.framework_per_kernel.value,
             software.host.device_sync.value,
@@ -241,6 +204,70 @@ def build_machine(specs: ScenarioSpecs) -> Machine:
         num_gpus=specs.num_gpus,
         transports={name: transport_constants(spec, specs) for name, spec in used.items()},
         provenance=provenance,
+        residuals=build_residuals(gpu.name),
+    )
+
+
+def build_gpu(gpu: GpuSpec) -> Gpu:
+    """Return the numbers of a GPU."""
+    kernels = {
+        name: constant.value
+        for name in KernelConstants.__dataclass_fields__
+        if (constant := getattr(gpu.kernels, name)) is not None
+    }
+    return Gpu(
+        gpu.name,
+        gpu.num_sms.value,
+        gpu.peak_flop_rate["bf16"].value,
+        gemm_rates(gpu),
+        gpu.memory_bandwidth.value,
+        gpu.memory_capacity.value,
+        KernelConstants(**kernels),
+        gpu.l2_capacity.value,
+    )
+
+
+def build_residuals(gpu: str) -> dict[str, Residuals]:
+    """Return how far the prices of each family of kernels were off, wider where they are another GPU's."""
+    return {
+        family: Residuals(
+            {name: (spread.q05, spread.q50, spread.q95) for name, spread in one.residuals.items()},
+            one.covered,
+            1.0 if one.gpu == gpu else DERIVED_SPREAD,
+        )
+        for family, one in library.calibrations_like(gpu).items()
+    }
+
+
+def build_links(node: NodeSpec, nic: NicSpec, fabric: FabricSpec, nvls: bool = True) -> Links:
+    """Return the links of a node and its network, with the corrections that calibrations lay over them."""
+    links = node.links
+    return Links(
+        nvlink_bandwidth=links.nvlink_usable_bandwidth.value,
+        nvlink_base_latency=links.nvlink_base_latency.value,
+        nvlink_latency=links.nvlink_latency.value,
+        nvlink_ramp=links.nvlink_ramp.value,
+        nvls_bandwidth=links.nvls_bandwidth.value,
+        nvls_latency=links.nvls_latency.value,
+        nvls_ramp=links.nvls_ramp.value,
+        nvls_ramp_bytes=links.nvls_ramp_bytes.value,
+        p2p_bandwidth=links.p2p_bandwidth.value,
+        p2p_latency=links.p2p_latency.value,
+        alltoall_bandwidth=links.alltoall_bandwidth.value,
+        alltoall_latency=links.alltoall_latency.value,
+        alltoall_ramp=links.alltoall_ramp.value,
+        nic_bandwidth=nic.bandwidth.value * nic.usable_share.value * node.nics_per_node / node.gpus_per_node,
+        nic_latency=fabric.latency.value,
+        nic_base_latency=fabric.base_latency.value,
+        nic_ring_efficiency=fabric.ring_efficiency.value,
+        nic_p2p_latency=fabric.p2p_latency.value,
+        nic_alltoall_base_latency=fabric.alltoall_base_latency.value,
+        nic_alltoall_latency_per_node=fabric.alltoall_latency_per_node.value,
+        nic_alltoall_efficiency=fabric.alltoall_efficiency.value,
+        nic_alltoall_half_bytes=fabric.alltoall_half_bytes.value,
+        nvls=nvls,
+        fits={name: fit.value for name, fit in (links.fits | fabric.fits).items()},
+        nccl=Nccl(ll128_net=nic.protocol == "infiniband"),
     )
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Literal, overload
 
 from moesim.base.errors import Issue, SpecError, did_you_mean
+from moesim.spec.calibration import KERNEL_FAMILIES, CalibrationSpec
 from moesim.spec.fabric import FabricSpec
 from moesim.spec.hardware import GpuSpec, NicSpec, NodeSpec
 from moesim.spec.inherit import with_inherited, with_profile
@@ -26,6 +27,7 @@ KINDS: dict[str, tuple[str, type[NamedSpec], str]] = {
     "fabrics": ("hardware_specs/fabrics", FabricSpec, "fabric"),
     "software": ("hardware_specs/software", SoftwareSpec, "software"),
     "transports": ("hardware_specs/transports", TransportSpec, "expert transport"),
+    "calibrations": ("hardware_specs/calibrations", CalibrationSpec, "calibration"),
     "models": ("scenarios/models", ModelSpec, "model"),
     "scenarios": ("scenarios", ScenarioSpec, "scenario"),
     "runs": ("scenarios/runs", ScenarioSpec, "run"),
@@ -34,6 +36,10 @@ KINDS: dict[str, tuple[str, type[NamedSpec], str]] = {
 
 INHERITING = frozenset({"gpus", "nics", "nodes", "fabrics", "software"})
 """Kinds whose specs may take values from each other."""
+
+
+LINKED = ("nodes", "fabrics", "transports")
+"""Kinds whose links or legs calibrations correct."""
 
 
 @dataclass(frozen=True)
@@ -98,9 +104,62 @@ def document(kind: str, name: str) -> Document:
     written = _written(path, _changed(path))
     if found != path.stem:
         written = with_profile(written, found)
+    if kind == "gpus":
+        written = _calibrated(written, found)
+    if kind in LINKED:
+        written = _linked(written, kind, found)
     return with_inherited(written, lambda other: document(kind, other))
 
 
+def calibrations(gpu: str) -> dict[str, CalibrationSpec]:
+    """Return the calibrations of the kernels of a GPU, by family."""
+    found = (get("calibrations", path.stem) for path in sorted(folder("calibrations").glob(f"{gpu}-*.yaml")))
+    return {one.family: one for one in found if one.gpu == gpu and one.family in KERNEL_FAMILIES}
+
+
+def _linked(written: Document, kind: str, name: str) -> Document:
+    """Return a node, a fabric or a transport with what its calibration has."""
+    path = folder("calibrations") / f"{name}-{'transport' if kind == 'transports' else 'collectives'}.yaml"
+    if not path.is_file():
+        return written
+    fits = get("calibrations", path.stem).entries()
+    if kind == "transports":
+        constants = written.data | {"constants": written.data.get("constants", {}) | fits}
+        return Document(written.name, constants, written.lines, written.origins)
+    links = written.data.get("links", {}) if kind == "nodes" else written.data
+    links = links | {"fits": links.get("fits", {}) | fits}
+    data = written.data | {"links": links} if kind == "nodes" else links
+    return Document(written.name, data, written.lines, written.origins)
+
+
+def calibrations_like(gpu: str) -> dict[str, CalibrationSpec]:
+    """Return the calibrations that a GPU has, or takes from the GPU that its kernels are like."""
+    own = calibrations(gpu)
+    data = _data(folder("gpus") / f"{gpu}.yaml")
+    like = data.get("kernels", {}).get("like") or data.get("like")
+    return (calibrations_like(like["spec"]) if like else {}) | own
+
+
+def uncalibrated_gpu(name: str, family: str) -> GpuSpec:
+    """Return a GPU without its own calibration of a family: where another fit of it starts."""
+    found = find("gpus", name)
+    path = file("gpus", found)
+    written = _calibrated(_written(path, _changed(path)), found, skip=family)
+    return validate(GpuSpec, with_inherited(written, lambda other: document("gpus", other)))
+
+
+def _calibrated(written: Document, gpu: str, skip: str = "") -> Document:
+    """Return a GPU with the constants of its calibrations in place of those that its file has."""
+    used = (one for family, one in calibrations(gpu).items() if family != skip)
+    entries = {name: entry for one in used for name, entry in one.entries().items()}
+    if not entries:
+        return written
+    data = written.data | {"kernels": written.data.get("kernels", {}) | entries}
+    return Document(written.name, data, written.lines, written.origins)
+
+
+@overload
+def get(kind: Literal["calibrations"], name: str) -> CalibrationSpec: ...
 @overload
 def get(kind: Literal["gpus"], name: str) -> GpuSpec: ...
 @overload
@@ -126,6 +185,8 @@ def get(kind: str, name: str) -> NamedSpec:
     """
     found = find(kind, name)
     sources = sorted(folder(kind).glob("*.yaml")) if kind in INHERITING else [file(kind, found)]
+    if kind in ("gpus", *LINKED):
+        sources += sorted(folder("calibrations").glob("*.yaml"))
     return _read(kind, found, root(), tuple(_changed(path) for path in sources))
 
 

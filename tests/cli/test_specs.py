@@ -8,6 +8,7 @@ from moesim.cli.specs import kinds, registries
 from moesim.spec import library
 
 EXPECTED = [
+    "calibrations",
     "collectives",
     "fabrics",
     "gpus",
@@ -93,7 +94,7 @@ def test_into_a_file(moesim, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        (["gpu"], "no kind of spec 'gpu'; did you mean 'gpus'? (known: collectives, fabrics, "),
+        (["gpu"], "no kind of spec 'gpu'; did you mean 'gpus'? (known: calibrations, collectives, fabrics, "),
         (["gpus", "h200"], "no GPU 'h200'; did you mean 'h100'? (known: h100, "),
         (["schedules", "1f"], "no pipeline schedule '1f'; did you mean '1f1b'? (known: 1f1b, gpipe, "),
         (["models", "gpt"], "no model 'gpt'; known: "),

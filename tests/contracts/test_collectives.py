@@ -18,8 +18,13 @@ GROUPS = [
 SHARED = [group for group in GROUPS if group.size > 1]
 SIZES = np.array([0.0, 1.0, 1e3, 3e4, 1e6, 1e7, 1e8, 1e9, 1e10])
 PAIRS = [Group(2.0, 2.0), Group(2.0, 1.0)]
+SWITCHES = ("fits", "nccl", "nvls")
 FASTER = [field.name for field in fields(Links) if field.name.endswith(("bandwidth", "efficiency"))]
-SLOWER = [field.name for field in fields(Links) if field.name not in FASTER and not field.name.endswith("ramp_bytes")]
+SLOWER = [
+    field.name
+    for field in fields(Links)
+    if field.name not in (*FASTER, *SWITCHES) and not field.name.endswith("ramp_bytes")
+]
 
 each_algorithm = pytest.mark.parametrize("name", algorithms.names())
 each_collective = pytest.mark.parametrize("collective", COLLECTIVES)
@@ -48,7 +53,8 @@ def test_every_collective_works_on_every_group(links, collective):
     for group in groups_of(collective):
         times = collective_time(collective, SIZES, group, links)
         assert np.isfinite(times).all()
-        assert (times > 0).all()
+        assert times[0] == 0
+        assert (times[1:] > 0).all()
 
 
 @each_collective
@@ -88,20 +94,23 @@ def test_more_latency_is_never_faster(links, name, constant):
 
 
 @pytest.mark.parametrize("group", SHARED, ids=lambda group: f"{group.size:.0f}x{group.per_node:.0f}")
-def test_a_ring_all_reduce_is_a_reduce_scatter_and_an_all_gather(links, group):
+def test_a_large_ring_all_reduce_is_a_reduce_scatter_and_an_all_gather(links, group):
+    """By the wires; what the protocols add at the start differs, and so do corrections that were fitted apart."""
+    unfitted = replace(links, fits={})
     scatter, gather, reduce = (
-        algorithms.get(f"ring-{name}").time(SIZES, group, links)
+        algorithms.get(f"ring-{name}").time(1e12, group, unfitted)
         for name in ("reduce-scatter", "all-gather", "all-reduce")
     )
-    assert reduce == pytest.approx(scatter + gather, rel=1e-15)
+    assert reduce == pytest.approx(scatter + gather, rel=1e-3)
 
 
 @pytest.mark.parametrize("group", SHARED, ids=lambda group: f"{group.size:.0f}x{group.per_node:.0f}")
-def test_an_all_reduce_is_never_slower_than_its_two_halves(links, group):
+def test_a_large_all_reduce_is_never_slower_than_its_two_halves(links, group):
+    """Small ones may be: PAT starts faster than any all-reduce, and NCCL does not build one of two halves."""
     scatter, gather, reduce = (
-        collective_time(name, SIZES, group, links) for name in ("reduce-scatter", "all-gather", "all-reduce")
+        collective_time(name, 1e12, group, links) for name in ("reduce-scatter", "all-gather", "all-reduce")
     )
-    assert (reduce <= (scatter + gather) * (1 + 1e-12)).all()
+    assert reduce <= (scatter + gather) * 1.02
 
 
 @each_algorithm
@@ -130,7 +139,7 @@ def test_constants_may_be_arrays(links, name):
 
 @each_collective
 def test_the_chosen_algorithm_is_the_fastest(links, collective):
-    for group, size in product(groups_of(collective), SIZES):
+    for group, size in product(groups_of(collective), SIZES[1:].tolist()):
         chosen = algorithms.get(chosen_algorithm(collective, size, group, links))
         assert chosen.collective == collective
         assert chosen.time(size, group, links) == collective_time(collective, size, group, links)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -27,9 +28,13 @@ def links(machine: Machine) -> Links:
 
 @pytest.fixture(scope="session")
 def faster(gpu: Gpu) -> Callable[..., Gpu]:
-    """The GPU with rates multiplied, such as ``faster(bf16_flop_rate=2)``; arrays make columns."""
+    """The GPU with numbers multiplied, such as ``faster(rates=2)``; arrays make columns."""
 
     def change(**factors: float | np.ndarray) -> Gpu:
-        return replace(gpu, **{name: getattr(gpu, name) * factor for name, factor in factors.items()})
+        values: dict[str, Any] = {}
+        for name, factor in factors.items():
+            value = getattr(gpu, name)
+            values[name] = {key: one * factor for key, one in value.items()} if name == "rates" else value * factor
+        return replace(gpu, **values)
 
     return change

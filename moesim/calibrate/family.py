@@ -1,0 +1,226 @@
+"""One family of kernels and how its constants are fitted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from moesim.base.errors import SpecError
+from moesim.calibrate.fit import Fit, Parameter, fitted
+from moesim.calibrate.measurements import Rows
+from moesim.calibrate.overlay import Overlay
+from moesim.calibrate.score import Score, Spread, interval, score, spreads
+from moesim.calibrate.split import held_out, sample
+from moesim.cost.machine import Gpu
+from moesim.problem import EFFICIENCIES, build_gpu
+from moesim.spec import library
+from moesim.spec.hardware import GpuSpec
+
+Floats = NDArray[np.floating[Any]]
+MOST_ROWS = 4000
+"""Rows that a fit looks at; more change nothing but its time."""
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Constants that are fitted together, and the rows that decide them.
+
+    ``keep`` picks the rows of the stage; ``names`` are constants of the GPU, ``extra`` those of other kernels in the
+    measurements, with bounds and dimension as in `Parameter`.
+    """
+
+    name: str
+    keep: Callable[[pd.DataFrame], Any]
+    parameters: Sequence[Parameter]
+    extra: Sequence[Parameter] = ()
+
+
+@dataclass(frozen=True)
+class Family:
+    """A family of kernels: how to read, price and judge its rows.
+
+    ``split``: columns that make the groups that are held out together; ``keys``: those that tell rows apart;
+    ``covered``: those whose range the overlay keeps; ``same``: constants that take the value of another one;
+    ``scored``: rows that errors are reported on.
+    """
+
+    name: str
+    read: Callable[[str, str], Rows]
+    from_csv: Callable[[Path, str | None], Rows]
+    predict: Callable[[pd.DataFrame, Gpu, Mapping[str, float]], Floats]
+    regimes: Callable[[pd.DataFrame, Gpu], NDArray[Any]]
+    stages: Sequence[Stage]
+    split: Sequence[str]
+    keys: Sequence[str]
+    covered: Sequence[str]
+    same: Mapping[str, str] = field(default_factory=dict)
+    scored: Callable[[pd.DataFrame], Any] = lambda frame: np.ones(len(frame), dtype=bool)
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """A fit with everything that judges it."""
+
+    overlay: Overlay
+    gpu: Gpu
+    extra: dict[str, float]
+    held: pd.DataFrame
+    residuals: dict[str, Spread]
+
+
+def with_values(gpu: Gpu, spec: GpuSpec, values: Mapping[str, float]) -> Gpu:
+    """Return a GPU with other kernel constants; rates of narrow formats keep their own efficiency."""
+    known = set(vars(gpu.kernels))
+    kernels = replace(gpu.kernels, **{name: value for name, value in values.items() if name in known})
+    rates = dict(gpu.rates)
+    for name, (peak, constant) in EFFICIENCIES.items():
+        if peak in spec.peak_flop_rate and (constant in values or name in rates):
+            given = getattr(spec.kernels, constant)
+            efficiency = values.get(constant, given.value if given else None)
+            if efficiency is not None:
+                rates[name] = spec.peak_flop_rate[peak].value * efficiency / kernels.gemm_efficiency
+    return replace(gpu, kernels=kernels, rates=rates)
+
+
+def prior_spec(gpu: str, family: str, source: str) -> GpuSpec:
+    """GPU whose constants a fit starts from: never with what the same measurements have made before."""
+    shipped = library.calibrations(gpu).get(family)
+    if shipped is not None and shipped.source == source:
+        return library.uncalibrated_gpu(gpu, family)
+    return library.get("gpus", gpu)
+
+
+def calibrate(family: Family, gpu_name: str, source: str, command: str, holdout: float = 0.3) -> Calibration:
+    """Fit the constants of a family on one GPU.
+
+    Parameters
+    ----------
+    family, gpu_name
+        What to fit, and on which GPU.
+    source
+        ``aiconfigurator`` (with ``:framework``), or a CSV file.
+    command
+        Command line to write into the overlay.
+    holdout
+        Share of the groups that the fit does not see; 0 where there are few rows.
+    """
+    rows = family.read(source, gpu_name)
+    spec = prior_spec(gpu_name, family.name, rows.source)
+    start = build_gpu(spec)
+    frame = rows.frame
+    few = len(frame) < 100
+    held = np.zeros(len(frame), dtype=bool) if few else held_out(frame, family.split, holdout)
+    values: dict[str, float] = {}
+    extra: dict[str, float] = {}
+    dimensions: dict[str, str] = {}
+    kept: list[str] = []
+    used = 0
+    informed = gpu_name in {one.gpu for one in library.calibrations(gpu_name).values()}
+    for stage in family.stages:
+        chosen = frame[np.asarray(stage.keep(frame)) & ~held]
+        if stage is not family.stages[0] and len(chosen) < 6:
+            continue
+        used += len(chosen)
+        fit = _fitted(family, stage, sample(chosen, MOST_ROWS, family.keys), start, spec, values, extra, informed)
+        names = {one.name for one in stage.parameters}
+        values |= {name: value for name, value in fit.values.items() if name in names}
+        extra |= {name: value for name, value in fit.values.items() if name not in names}
+        dimensions |= {one.name: one.dimension for one in (*stage.parameters, *stage.extra)}
+        kept += [one.name for one in (*stage.parameters, *stage.extra) if one.name not in fit.free]
+    values |= {name: values[other] for name, other in family.same.items() if other in values}
+    dimensions |= {name: dimensions[other] for name, other in family.same.items() if other in dimensions}
+    gpu = with_values(start, spec, values)
+    staged = np.any([np.asarray(stage.keep(frame)) for stage in family.stages], axis=0)
+    predicted = family.predict(frame, gpu, extra)
+    measured = frame["time_s"].to_numpy(dtype=float)
+    regimes = family.regimes(frame, gpu)
+    log_errors = np.log(predicted / measured)
+    fitting = staged & ~held
+    residuals = spreads(log_errors[fitting], regimes[fitting])
+    low, high = interval(predicted, regimes, residuals)
+    frame = frame.assign(predicted_s=predicted, low_s=low, high_s=high, regime=regimes)
+    scored = np.asarray(family.scored(frame)) & staged
+    scores = {}
+    for name, part in (("fitted", scored & ~held), ("held_out", scored & held)):
+        if part.any():
+            scores[name] = _score(frame[part])
+    for stage in family.stages:
+        part = scored & held & np.asarray(stage.keep(frame))
+        if part.any() and len(family.stages) > 1:
+            scores[f"held_out {stage.name}"] = _score(frame[part])
+    overlay = Overlay(
+        name=f"{gpu_name}-{family.name}",
+        gpu=gpu_name,
+        family=family.name,
+        source=rows.source,
+        version=rows.version,
+        command=command,
+        constants={name: (value, dimensions[name]) for name, value in values.items()},
+        extra={name: (value, dimensions[name]) for name, value in extra.items()},
+        rows={"read": rows.read, "used": used, "held_out": int((held & staged).sum())},
+        dropped=rows.dropped,
+        covered={
+            name: (float(frame[name][fitting].min()), float(frame[name][fitting].max())) for name in family.covered
+        },
+        residuals=residuals,
+        scores=scores,
+        kept=tuple(kept),
+    )
+    return Calibration(overlay, gpu, extra, frame[held & staged], residuals)
+
+
+def _score(frame: pd.DataFrame) -> Score:
+    columns = ("predicted_s", "time_s", "low_s", "high_s")
+    predicted, measured, low, high = (frame[name].to_numpy(dtype=float) for name in columns)
+    return score(predicted, measured, low, high)
+
+
+def _fitted(
+    family: Family,
+    stage: Stage,
+    rows: pd.DataFrame,
+    start: Gpu,
+    spec: GpuSpec,
+    values: Mapping[str, float],
+    extra: Mapping[str, float],
+    informed: bool,
+) -> Fit:
+    def prior(one: Parameter) -> Parameter:
+        value = getattr(start.kernels, one.name, None)
+        if value is None:
+            given = getattr(spec.kernels, one.name, None)
+            value = given.value if given else None
+        if value is None or not isinstance(value, float | int) or value <= 0:
+            return one
+        spread = min(one.spread, 0.15) if informed and len(rows) < 100 else one.spread
+        return replace(one, prior=float(np.clip(value, 1.001 * one.low, 0.999 * one.high)), spread=spread)
+
+    parameters = [prior(one) for one in (*stage.parameters, *stage.extra)]
+    names = {one.name for one in stage.parameters}
+
+    def predict(trial: Mapping[str, float]) -> Floats:
+        gpu = with_values(start, spec, dict(values) | {name: trial[name] for name in names})
+        return family.predict(rows, gpu, dict(extra) | dict(trial))
+
+    measured = rows["time_s"].to_numpy(dtype=float)
+    what = f"{family.name} {stage.name}".strip()
+    return fitted(predict, measured, parameters, what=what, starts=2, max_evaluations=60)
+
+
+def csv_or_package(source: str) -> tuple[Path | None, str]:
+    """Path of a CSV, or None and the framework of the package."""
+    name, _, framework = source.partition(":")
+    if name in ("aiconfigurator", "aiconfigurator-core"):
+        return None, framework or "trtllm"
+    path = Path(source)
+    if not path.exists():
+        raise SpecError.single(
+            "--from", "", f"there is no file '{source}'", "name a CSV, or aiconfigurator[:framework]"
+        )
+    return path, ""
