@@ -81,11 +81,11 @@ def estimate(problem: Problem, strategy: Strategy | None = None, measured_s: flo
         low_s=None,
         high_s=None,
         memory=answer,
-        binding=strongest_need(seconds, plan),
+        binding=strongest_need(needs),
         evidence=weakest_grade(needs),
         assumed=problem.assumed,
         layout=str(plan.strategy.layout),
-        measured=_beside(problem, measured_s, step_time),
+        measured=_beside(problem if plan.strategy == problem.strategy else None, measured_s, step_time),
         strategy=plain_strategy(plan.strategy),
         constants=needs,
         timeline=Timeline(times.graph, first),
@@ -102,9 +102,12 @@ def _with_columns(plan: Plan, paths: list[str]) -> tuple[Plan, dict[str, np.ndar
     return replace(plan, machine=machine, shape=(columns,)), keep
 
 
-def _beside(problem: Problem, measured_s: float | None, step_time: float) -> dict[str, object] | None:
-    """The measured step beside the predicted one; the error is signed, (predicted - measured) / measured."""
-    spec = problem.measured
+def _beside(problem: Problem | None, measured_s: float | None, step_time: float) -> dict[str, object] | None:
+    """The measured step beside the predicted one; the error is signed, (predicted - measured) / measured.
+
+    ``problem`` where the strategy is its own: what its scenario measured says nothing about another one.
+    """
+    spec = problem.measured if problem else None
     value = measured_s if measured_s is not None else (spec.step_time if spec else None)
     if value is None:
         return None

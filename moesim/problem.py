@@ -10,15 +10,16 @@ from typing import Any
 import numpy as np
 
 from moesim.base.errors import Issue, SpecError
-from moesim.constraints import Broken, Candidate, stages, violations
+from moesim.constraints import Broken, stages, violations
 from moesim.cost.machine import Gpu, Host, KernelConstants, Links, Machine, Nccl, Residuals, Runtime, RuntimeMemory
 from moesim.cost.plan import Plan
+from moesim.rules import Candidate
 from moesim.spec import library
 from moesim.spec.calibration import DERIVED_SPREAD
 from moesim.spec.fabric import FabricSpec
 from moesim.spec.hardware import GpuSpec, NicSpec, NodeSpec
 from moesim.spec.load import ScenarioSpecs, load_scenario, load_specs, scenario_from_names
-from moesim.spec.overrides import with_overrides
+from moesim.spec.overrides import HARDWARE_PREFIXES, with_overrides
 from moesim.spec.scenario import STRATEGY_FIELDS, MeasuredSpec, ScenarioSpec
 from moesim.spec.software import SoftwareSpec
 from moesim.spec.transport import TransportSpec
@@ -105,10 +106,13 @@ class Problem:
     def with_changes(self, changes: Mapping[str, Any], where: str = "--set") -> Problem:
         """Return the problem of the changed scenario; ``{"ep": 16, "cluster.count": 64}``.
 
-        What was measured belongs to the scenario as it was and does not come along.
+        What was measured stays beside it while the run is the same: where only fields that nobody gave, or numbers of
+        the machine, are set.
         """
         changed = resolve(with_overrides(self.scenario, changes, where))
-        return changed if "measured" in changes else replace(changed, measured=None)
+        firsts = {path.partition(".")[0] for path in changes if f"strategy.{path.split('.')[-1]}" not in self.assumed}
+        same_run = self.measured is not None and firsts <= {*HARDWARE_PREFIXES, "overrides"}
+        return changed if same_run or "measured" in firsts else replace(changed, measured=None)
 
     def _issue(self, broken: Broken) -> Issue:
         paths = [f"strategy.{name}" if name in STRATEGY_FIELDS else name for name in broken.fields] or ["strategy"]
@@ -318,8 +322,12 @@ def build_runtime(software: SoftwareSpec) -> Runtime:
     """Return what the software does beside the strategy."""
     runtime = software.runtime
     fused = runtime.fused_cross_entropy.value or runtime.fused_linear_cross_entropy.value
-    value = 4.0 if runtime.logits_dtype.value == "fp32" else 2.0
-    logits = 0.0 if runtime.fused_linear_cross_entropy.value else value + (0.0 if fused else 4.0)
+    in_fp32 = runtime.logits_dtype.value == "fp32"
+    logits = (4.0 if in_fp32 else 2.0) + (0.0 if fused else 4.0)  # unfused: an FP32 softmax beside them
+    if runtime.logits_bytes is not None:
+        logits = runtime.logits_bytes.value
+    if runtime.fused_linear_cross_entropy.value:
+        logits = 0.0
     return Runtime(
         fusion=Fusion(
             cross_entropy=fused,

@@ -59,10 +59,12 @@ class Timeline:
 class Constant:
     """A constant of the machine and how much the step time depends on it.
 
-    ``elasticity``: per cent of step time for one per cent of the constant. [-]
+    ``elasticity``: per cent of step time for one per cent of the constant. [-] ``setting``: its path in the specs, as
+    ``--set`` takes it (without ``constants.`` for a transport).
     """
 
     path: str
+    setting: str
     value: float
     elasticity: float
     kind: str
@@ -106,7 +108,9 @@ class Estimate:
 
     def __repr__(self) -> str:
         fits = "fits" if self.feasible else "does not fit"
-        return f"Estimate({self.name!r}: {self.step_time_s:.4g} s, {self.tflop_per_s_per_gpu:.0f} TFLOP/s per GPU, {fits})"
+        return (
+            f"Estimate({self.name!r}: {self.step_time_s:.4g} s, {self.tflop_per_s_per_gpu:.0f} TFLOP/s per GPU, {fits})"
+        )
 
     def _repr_html_(self) -> str | None:
         return display.html(self)

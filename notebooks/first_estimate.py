@@ -24,6 +24,7 @@ import numpy as np
 import pandas as pd
 
 import moesim
+from moesim.studies.explain import explain
 
 # %% [markdown]
 # ## Load and estimate
@@ -64,8 +65,10 @@ changes = {
     "experts in one node": {"ep": 8},
     "NCCL all-to-all": {"transport": "nccl-alltoall"},
     "full recomputation": {"recompute": ["full"]},
+    "FP8 in blocks": {"precision": "fp8-blockwise"},
     "4.8 TB/s of HBM": {"gpu.memory_bandwidth": "4.8 TB/s"},
     "twice the nodes, same batch": {"cluster.count": 64},
+    "B200": {"cluster.node": "hgx-b200"},
 }
 answers = {name: moesim.estimate(problem.with_changes(change)) for name, change in changes.items()}
 pd.DataFrame(
@@ -83,7 +86,8 @@ pd.DataFrame(
 ).T
 
 # %% [markdown]
-# Where the step goes, on the rank that finishes last:
+# Where the step goes, on the rank that finishes last. It is not always the busiest one: `busy_s` has the time that each
+# pipeline rank computes.
 
 # %%
 parts = pd.DataFrame({name: one.breakdown_s for name, one in answers.items()}).T
@@ -109,7 +113,7 @@ evaluation = moesim.evaluate(problem, grid)
 table = pd.DataFrame([{"tp": s.tp, "ep": s.ep, "micro_batch": s.micro_batch} for s in grid])
 table["step_time_s"] = evaluation.step_time_s
 table["peak_gib"] = evaluation.peak_bytes / 2**30
-table["fits"] = evaluation.peak_bytes <= problem.machine.gpu.memory_capacity
+table["fits"] = evaluation.fits
 print(f"{len(grid)} strategies, {evaluation.legal.sum()} legal, {table['fits'].sum()} fit in memory")
 table[table["fits"]].sort_values("step_time_s").head(8)
 
@@ -125,3 +129,43 @@ assert np.isclose(evaluation.step_time_s[first], moesim.estimate(problem, grid[f
 
 # %%
 [str(broken.violation) for broken in problem.check(problem.strategy.replace(ep=48))]
+
+# %% [markdown]
+# ## What it is made of
+#
+# `explain` lists every operation of the rank that finishes last with its price, and the memory of each rank by phase and class.
+# Here for Moonlight-16B-A3B on one node: MLA attention, shared experts, one dense layer.
+
+# %%
+explained = explain(moesim.load("mbsk-001"))
+operations = pd.DataFrame([vars(row) for row in explained.ops])
+operations["in_the_step_s"] = operations["seconds"] * operations["calls"]
+operations.sort_values("in_the_step_s", ascending=False)[
+    ["where", "name", "lane", "bound", "flop", "hbm_bytes", "message_bytes", "seconds", "calls", "in_the_step_s"]
+].head(12)
+
+# %%
+phases = pd.DataFrame(explained.memory[0]) / 2**30
+phases.loc[phases.max(axis=1) > 0].round(2)
+
+# %% [markdown]
+# Its peak is that of the largest phase, in GiB per class. A measured step beside it:
+
+# %%
+explained.estimate.memory.peak_phase, explained.estimate.measured
+
+# %% [markdown]
+# ## Sharding, without a file
+#
+# A dense model under FSDP: `from_names` takes a model, nodes and a software. What nobody gives comes from the software.
+
+# %%
+llama = moesim.from_names("llama3-8b", "hgx-h200:1", "torchtitan")
+shardings = ("ddp", "zero1", "zero2", "fsdp")
+pd.DataFrame(
+    {
+        name: {"step [s]": one.step_time_s, "peak [GiB]": one.memory.peak_bytes / 2**30, "fits": one.feasible}
+        for name in shardings
+        for one in [moesim.estimate(llama.with_changes({"dp_sharding": name, "overlap_param_gather": False}))]
+    }
+).T

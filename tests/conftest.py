@@ -33,7 +33,52 @@ cluster: hgx-h100:8
 sequence_length: 2048
 global_batch: 128
 strategy: {tp: 2, pp: 4, ep: 8, micro_batch: 1}
+overrides: # a host that keeps ahead of these small kernels most of the time
+  software.host.framework_per_kernel: 5 us
+  software.runtime.launches_per_moe_layer: 90
 """
+
+
+LATENT = "{kind: mla, num_heads: 16, kv_rank: 256, q_rank: 512, nope_dim: 64, rope_dim: 32, value_dim: 64}"
+PARTS = {
+    "latent": {"{kind: gqa, num_heads: 16, num_kv_heads: 4, head_dim: 128, qk_norm: true}": LATENT},
+    "shared": {"gated: true}": "gated: true, num_shared_experts: 2, shared_ffn_size: 1536}"},
+    "dense": {"moe: {num_experts: 32, top_k: 4, ffn_size: 768, gated: true}": "ffn: {size: 6144, gated: true}"},
+}
+"""What other models of the tests have in place of a part of the small one."""
+
+
+ANSWER_KEYS = [
+    "name",
+    "feasible",
+    "violations",
+    "step_time_s",
+    "tokens_per_s_per_gpu",
+    "model_flop_per_token",
+    "flops_convention",
+    "tflop_per_s_per_gpu",
+    "mfu",
+    "bubble_fraction",
+    "walked_stage",
+    "busy_s",
+    "breakdown_s",
+    "exposed_s",
+    "low_s",
+    "high_s",
+    "memory",
+    "binding",
+    "evidence",
+    "assumed",
+    "layout",
+    "measured",
+    "strategy",
+]
+"""Keys of an answer as data, in their order."""
+
+
+@pytest.fixture(scope="session")
+def answer_keys() -> list[str]:
+    return ANSWER_KEYS
 
 
 @pytest.fixture(scope="session")
@@ -57,6 +102,21 @@ def small(small_file: Path) -> Problem:
 
 
 @pytest.fixture(scope="session")
+def variants(small_file: Path, small: Problem) -> dict[str, Problem]:
+    """The small problem, and the same with latent attention, with shared experts, and with dense layers."""
+    found = {"small": small}
+    for name, parts in PARTS.items():
+        text = MODEL.replace("name: small-moe", f"name: small-{name}")
+        for old, new in parts.items():
+            assert old in text
+            text = text.replace(old, new)
+        (small_file.parent / f"small-{name}.yaml").write_text(text)
+        changes = {"model": f"small-{name}.yaml"} | ({"ep": 1} if name == "dense" else {})
+        found[name] = small.with_changes(changes)
+    return found
+
+
+@pytest.fixture(scope="session")
 def qwen() -> Problem:
     """Qwen3-235B-A22B on 256 H100, as shipped."""
     return moesim.load("qwen3-235b-h100x256")
@@ -66,8 +126,11 @@ def _draw(problem: Problem, pick: random.Random) -> Strategy:
     pp = pick.choice((1, 2, 4))
     vpp = pick.choice((1, 2)) if pp > 1 else 1
     schedule = "none" if pp == 1 else "interleaved-1f1b" if vpp > 1 else pick.choice(("1f1b", "gpipe"))
+    precision = pick.choice(("bf16", "bf16", "fp8-current", "fp8-blockwise"))
+    routing = pick.choice(("balanced", "natural", "capacity"))
     return problem.strategy.replace(
         tp=pick.choice((1, 2, 4)),
+        cp=pick.choice((1, 1, 2, 4)),
         pp=pp,
         vpp=vpp,
         ep=pick.choice((1, 2, 4, 8, 16, 32)),
@@ -76,17 +139,35 @@ def _draw(problem: Problem, pick: random.Random) -> Strategy:
         sequence_parallel=True,
         schedule=schedule,
         layout=pick.choice(("even", "count-embedding-and-loss")),
-        transport=pick.choice(("deepep", "nccl-alltoall")),
-        dp_sharding=pick.choice(("ddp", "zero1")),
+        cp_kind=pick.choice(("ring", "ulysses")),
+        transport=pick.choice(("deepep", "nccl-alltoall", "hybridep", "deepep-v2", "nvshmem-rowwise")),
+        dp_sharding=pick.choice(("ddp", "zero1", "zero1", "zero2", "fsdp", "hsdp")),
+        reshard_after_forward=pick.choice((True, True, False)),
         recompute=pick.choice(
-            ((), ("full",), ("moe",), ("layernorm", "moe_act"), ("core_attn",), ("core_attn", "moe"))
+            (
+                (),
+                ("full",),
+                ("full:1",),
+                ("moe",),
+                ("layernorm", "moe_act"),
+                ("core_attn",),
+                ("core_attn", "moe"),
+                ("attn",),
+            )
         ),
+        precision=precision,
+        fp8_params=precision != "bf16" and pick.choice((True, False)),
         grad_dtype=pick.choice(("fp32", "bf16")),
         param_dtype=pick.choice(("fp32", "bf16")),
+        optimizer_state_dtype=pick.choice(("fp32", "bf16")),
         overlap_grad_reduce=pick.choice((True, False)),
         overlap_param_gather=pick.choice((True, False)),
+        overlap_tp=pick.choice((True, False)),
         overlap_ep=pick.choice((True, False)),
         overlap_p2p=pick.choice((True, False)),
+        routing=routing,
+        rank_imbalance=pick.choice((1.0, 1.25)),
+        capacity_factor=1.5 if routing == "capacity" else pick.choice((None, 1.1)),
     )
 
 

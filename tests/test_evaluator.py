@@ -18,7 +18,7 @@ from moesim.evaluator import evaluate
 MODEL = """\
 schema: 1
 name: divisible
-num_layers: 4
+num_layers: 2
 hidden_size: 5040
 vocab_size: 50400
 tie_embeddings: false
@@ -31,13 +31,13 @@ SCENARIO = """\
 schema: 1
 name: divisible
 model: divisible.yaml
-cluster: hgx-h100:2520
+cluster: hgx-h100:1260
 sequence_length: 5040
-global_batch: 40320
-strategy: {pp: 4, schedule: 1f1b, sequence_parallel: true}
+global_batch: 20160
+strategy: {pp: 2, schedule: 1f1b, sequence_parallel: true}
 """
 MANY = 4096
-MICRO_BATCHES = 8
+MICRO_BATCHES = 4
 
 
 def divisors(number):
@@ -54,8 +54,8 @@ def divisible(tmp_path_factory) -> moesim.Problem:
 
 @pytest.fixture(scope="module")
 def strategies(divisible) -> list[moesim.Strategy]:
-    """4,096 different strategies of 1F1B on four ranks with eight micro-batches each."""
-    ranks = divisible.machine.num_gpus // 4
+    """4,096 different strategies of 1F1B on two ranks with four micro-batches each."""
+    ranks = divisible.machine.num_gpus // 2
     found = []
     for tp, ep, etp in product(divisors(60), divisors(120), divisors(5040)):
         if ranks % (ep * etp) == 0:
@@ -115,6 +115,26 @@ def test_neighbours_in_a_batch_do_not_change_an_entry(small):
             assert together.peak_bytes[index] == alone.peak_bytes[0]
 
 
+@pytest.mark.parametrize("name", ["dense", "latent", "shared"])
+@pytest.mark.parametrize("changes", [{}, {"overlap_tp": True}, {"cp_kind": "ulysses"}, {"dp_sharding": "fsdp"}])
+def test_every_kind_of_layer_is_the_same_alone_and_among_others(variants, name, changes):
+    problem = variants[name]
+    split = name != "dense" or "overlap_tp" in changes  # dense layers also run without sequence parallelism
+    base = problem.strategy.replace(
+        pp=1, schedule="none", sequence_parallel=split, overlap_param_gather=False, **changes
+    )
+    experts = (1,) if name == "dense" else (1, 8)
+    grid = [
+        base.replace(tp=tp, cp=cp, ep=ep, micro_batch=tp * cp) for tp, cp, ep in product((1, 2, 4), (1, 2), experts)
+    ]
+    together = evaluate(problem, grid)
+    assert together.legal.all()
+    for index, strategy in enumerate(grid):
+        alone = evaluate(problem, [strategy])
+        assert together.step_time_s[index] == pytest.approx(alone.step_time_s[0], rel=1e-12, abs=0), strategy
+        assert together.peak_bytes[index] == pytest.approx(alone.peak_bytes[0], rel=1e-12, abs=0), strategy
+
+
 def test_illegal_strategies_are_marked_and_do_not_disturb(small):
     good = small.strategy
     bad = [
@@ -131,6 +151,7 @@ def test_illegal_strategies_are_marked_and_do_not_disturb(small):
     assert batch.legal.tolist() == [False, True, *[False] * 7, True]
     assert np.isnan(batch.step_time_s[~batch.legal]).all()
     assert np.isnan(batch.peak_bytes[~batch.legal]).all()
+    assert batch.fits.tolist() == batch.legal.tolist()
     assert batch.step_time_s[1] == evaluate(small, [good]).step_time_s[0]
 
 

@@ -24,14 +24,21 @@ def test_what_is_left_out_takes_the_default_of_the_software_and_is_noted(qwen: P
     assert qwen.strategy.grad_dtype == "fp32"
     assert qwen.strategy.overlap_p2p
     assert set(qwen.assumed) == {
+        "strategy.cp_kind",
+        "strategy.reshard_after_forward",
+        "strategy.fp8_params",
         "strategy.param_dtype",
+        "strategy.main_param_dtype",
         "strategy.grad_dtype",
         "strategy.optimizer_state_dtype",
         "strategy.overlap_grad_reduce",
         "strategy.overlap_param_gather",
         "strategy.overlap_tp",
+        "strategy.overlap_shared_expert",
         "strategy.overlap_p2p",
         "strategy.cuda_graph",
+        "strategy.rank_imbalance",
+        "strategy.capacity_factor",
     }
     given = qwen.with_changes({"grad_dtype": "bf16", "overlap_tp": False})
     assert given.strategy.grad_dtype == "bf16"
@@ -88,14 +95,18 @@ def test_the_machine_has_the_numbers_of_the_specs(qwen: Problem):
     assert machine.links.nic_bandwidth == pytest.approx(
         0.97 * 400e9 / 8
     )  # one 400 Gb/s NIC a GPU, what is usable of it
-    assert machine.host.launch == pytest.approx(10e-6)
+    assert machine.host.launch == pytest.approx(33e-6)  # 5 us of the driver, 28 us of the framework
     assert machine.nvlink_domain == 8
+    assert not machine.links.nvls
+    assert machine.gpu.rates["bf16"] == machine.gpu.bf16_flop_rate
+    assert not {"mxfp8", "nvfp4"} & set(machine.gpu.rates)
+    assert machine.runtime.launches_per_moe_layer == 264
 
 
 def test_every_number_of_the_machine_has_a_source(qwen: Problem):
     for path, sourced in qwen.machine.provenance.items():
         assert sourced.source or sourced.note, path
-        assert (sourced.kind == "assumed") == (not sourced.source), path
+        assert sourced.note if sourced.kind == "assumed" else sourced.source, path
 
 
 @pytest.mark.parametrize(
@@ -104,6 +115,7 @@ def test_every_number_of_the_machine_has_a_source(qwen: Problem):
         ("gpu.memory_bandwidth", "4.8 TB/s", lambda p: p.machine.gpu.memory_bandwidth == 4.8e12),
         ("gpu.kernels.gemm_fixed", "1 us", lambda p: p.machine.gpu.kernels.gemm_fixed == 1e-6),
         ("nic.bandwidth", "800 Gb/s", lambda p: p.machine.links.nic_bandwidth == pytest.approx(97e9)),
+        ("node.nics_per_node", 4, lambda p: p.machine.links.nic_bandwidth == pytest.approx(0.97 * 25e9)),
         ("node.links.p2p_latency", "1 us", lambda p: p.machine.links.p2p_latency == 1e-6),
         ("fabric.p2p_latency", "2 us", lambda p: p.machine.links.nic_p2p_latency == 2e-6),
         ("software.host.device_sync", "0 s", lambda p: p.machine.host.sync == 0),
@@ -124,6 +136,78 @@ def test_changes_reach_what_they_name(qwen: Problem, path, value, read):
     assert not read(qwen)
     assert read(qwen.with_changes({path: value}))
     assert not read(qwen)  # the problem itself stays as it was
+
+
+@pytest.mark.parametrize(
+    ("cluster", "gpus", "used"),
+    [("hgx-b300:1", 4, 4), ("hgx-b300:1", 8, 8), ("hgx-h100:2", 12, 12), ("hgx-h100:1", None, 8)],
+)
+def test_a_job_may_leave_a_part_of_its_last_node_idle(cluster, gpus, used):
+    problem = moesim.from_names("llama3-8b", cluster).with_changes({"cluster.gpus": gpus} if gpus else {})
+    assert problem.machine.num_gpus == used
+    assert problem.machine.gpus_per_node == 8
+
+
+@pytest.mark.parametrize(
+    ("cluster", "gpus", "fix"),
+    [("hgx-h100:1", 9, "write 1 to 8"), ("hgx-h100:2", 8, "write 9 to 16"), ("hgx-h100:2", 17, "write 9 to 16")],
+)
+def test_gpus_that_do_not_fill_the_nodes_are_refused(cluster, gpus, fix):
+    with pytest.raises(SpecError, match=f"--set cluster.gpus: {gpus} GPUs do not fill . nodes of 8; {fix}"):
+        moesim.from_names("llama3-8b", cluster).with_changes({"cluster.gpus": gpus})
+
+
+@pytest.mark.parametrize("precision", ["fp8-delayed", "fp8-current", "fp8-blockwise", "mxfp8", "nvfp4"])
+def test_a_gpu_without_fp8_has_none(precision):
+    ampere = moesim.from_names("llama3-8b", "hgx-a100-roce200:1")
+    assert set(ampere.machine.gpu.rates) == {"bf16", "fp16"}
+    with pytest.raises(SpecError, match=f"no rate for precision {precision}.*precision in bf16, fp16"):
+        ampere.with_changes({"precision": precision}).plan()
+    assert ampere.with_changes({"precision": "fp16"}).plan()
+
+
+def test_each_kind_of_gemm_counts_against_its_own_peak_and_efficiency():
+    machine = moesim.from_names("llama3-8b", "hgx-b200:1").machine
+    gpu, kernels = get("gpus", "b200-sxm"), get("gpus", "b200-sxm").kernels
+    efficiencies = {
+        "fp8": ("fp8", kernels.fp8_efficiency),
+        "fp8-blockwise": ("fp8", kernels.fp8_blockwise_efficiency),
+        "mxfp8": ("fp8", kernels.mxfp8_efficiency),
+        "nvfp4": ("fp4", kernels.fp4_efficiency),
+    }
+    for name, (peak, efficiency) in efficiencies.items():
+        reached = machine.gpu.rates[name] * kernels.gemm_efficiency.value  # the form multiplies by this
+        assert reached == pytest.approx(gpu.peak_flop_rate[peak].value * efficiency.value)
+    assert machine.gpu.rates["mxfp8-wgrad"] == machine.gpu.rates["mxfp8"] * kernels.mxfp8_wgrad_rate.value
+
+
+def test_constants_of_a_transport_grow_with_the_links():
+    def constant(cluster, name, key):
+        return moesim.from_names("qwen3-235b", cluster).machine.transports[name][key]
+
+    fitted = get("transports", "deepep").constants["intra_dispatch_nvlink_bandwidth"].value
+    assert constant("hgx-h100:4", "deepep", "intra_dispatch_nvlink_bandwidth") == fitted
+    assert constant("hgx-b200:4", "deepep", "intra_dispatch_nvlink_bandwidth") == pytest.approx(2 * fitted)
+    rdma = get("transports", "deepep").constants["inter_dispatch_rdma_bandwidth"].value
+    assert constant("hgx-b300:4", "deepep", "inter_dispatch_rdma_bandwidth") == pytest.approx(2 * rdma)  # 800 Gb/s
+    for key in ("num_sms", "norm", "intra_dispatch_base"):
+        assert constant("hgx-b300:4", "deepep", key) == constant("hgx-h100:4", "deepep", key)
+
+
+def test_software_may_set_the_sms_of_a_transport():
+    mcore, bridge = (
+        moesim.from_names("qwen3-235b", "gb200-nvl72:16", software).machine.transports["hybridep"]["num_sms"]
+        for software in ("megatron-core", "megatron-bridge")
+    )
+    assert (mcore, bridge) == (16, 32)
+
+
+def test_a_rack_is_one_nvlink_domain():
+    rack = moesim.from_names("deepseek-v3", "gb200-nvl72:64")
+    assert rack.machine.num_gpus == 256
+    assert rack.machine.nvlink_domain == 64
+    mesh = rack.plan(rack.strategy.replace(ep=64, pp=4, layout="count-embedding-and-loss", schedule="1f1b")).mesh
+    assert rack.machine.group(mesh, "ep").nodes == 1
 
 
 def test_an_illegal_strategy_has_no_plan(qwen: Problem):

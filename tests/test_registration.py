@@ -12,6 +12,7 @@ from moesim.cost.transports import transports
 from moesim.estimator import estimate
 from moesim.evaluator import evaluate
 from moesim.timeline.schedules import schedules
+from moesim.workload.precision import recipes
 from moesim.workload.recompute import policies
 
 TOYS = '''\
@@ -22,8 +23,9 @@ import numpy as np
 from moesim.cost.transports import transports
 from moesim.timeline.schedule import Schedule, one_forward_one_backward, single_chunk
 from moesim.timeline.schedules import schedules
-from moesim.workload.experts import LayoutPasses
+from moesim.workload.precision import Recipe, recipes
 from moesim.workload.recompute import RecomputePolicy, policies
+from moesim.workload.setting import LayoutPasses
 
 
 class Eager(Schedule):
@@ -48,7 +50,7 @@ class Teleport:
     def passes(self, leg, group):
         return LayoutPasses(0.0, 0.0, 0.0, 0.0)
 
-    def buffer_bytes(self, leg, group, machine):
+    def buffer_bytes(self, leg, group, machine, routed_layers):
         return 12345.0
 
     def sm_share(self, machine):
@@ -58,10 +60,21 @@ class Teleport:
 schedules.add("toy-eager", Eager(), summary="a toy schedule", source="tests")
 transports.add("toy-teleport", Teleport(), summary="a toy transport", source="tests")
 policies.add("toy-attn", RecomputePolicy(module="layernorm"), summary="a toy policy", source="tests")
+recipes.add("toy-int8", Recipe("fp8", 1.0, 1.0, 8.0, 2), summary="a toy precision", source="tests")
 '''
-NAMES = {"schedules": "toy-eager", "transports": "toy-teleport", "recompute": "toy-attn"}
-REGISTRIES: dict[str, Registry[Any]] = {"schedules": schedules, "transports": transports, "recompute": policies}
-FIELDS = {"schedules": "schedule", "transports": "transport", "recompute": "recompute"}
+NAMES = {
+    "schedules": "toy-eager",
+    "transports": "toy-teleport",
+    "recompute": "toy-attn",
+    "precisions": "toy-int8",
+}
+REGISTRIES: dict[str, Registry[Any]] = {
+    "schedules": schedules,
+    "transports": transports,
+    "recompute": policies,
+    "precisions": recipes,
+}
+FIELDS = {"schedules": "schedule", "transports": "transport", "recompute": "recompute", "precisions": "precision"}
 
 
 @pytest.fixture
@@ -108,10 +121,16 @@ def test_it_is_estimated(toys, small):
     again = estimate(small, small.strategy.replace(recompute=("toy-attn",)))
     assert again.step_time_s == estimate(small, small.strategy.replace(recompute=("layernorm",))).step_time_s
 
+    fp8, casts = (estimate(small, small.strategy.replace(precision=name)) for name in ("fp8-current", "toy-int8"))
+    assert casts.breakdown_s["memory_bound"] > fp8.breakdown_s["memory_bound"]
+    assert casts.memory.stages[0]["activations_bytes"] == fp8.memory.stages[0]["activations_bytes"]
+
 
 def test_it_is_evaluated_in_a_batch(toys, small):
     strategies = [
-        small.strategy.replace(schedule="toy-eager", transport="toy-teleport", recompute=("toy-attn",), ep=ep)
+        small.strategy.replace(
+            schedule="toy-eager", transport="toy-teleport", recompute=("toy-attn",), ep=ep, precision="toy-int8"
+        )
         for ep in (1, 4, 8)
     ]
     batch = evaluate(small, strategies)

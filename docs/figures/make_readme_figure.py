@@ -41,7 +41,7 @@ FORWARD, BACKWARD, REST = "Blues", "Oranges", "#5b8c5a"
 
 
 def draw_breakdowns(axes: Axes, estimates: list[moesim.Estimate]) -> None:
-    """One pair of bars a run: predicted, in pieces, and measured. A long bubble says which rank is the busiest."""
+    """One pair of bars a run: predicted, in pieces, and measured. A long bubble says who keeps the rank waiting."""
     for row, estimate in enumerate(estimates):
         left = 0.0
         for keys, colour in PARTS.values():
@@ -49,7 +49,7 @@ def draw_breakdowns(axes: Axes, estimates: list[moesim.Estimate]) -> None:
             axes.barh(row - 0.17, width, 0.34, left, color=colour, edgecolor="white", linewidth=0.6)
             left += width
             if keys == ("bubble",) and width > 5:
-                waits = f"waits, mostly for rank {busiest_rank(estimate)}"
+                waits = f"busiest: rank {int(np.argmax(estimate.busy_s))}"
                 axes.text(left - width / 2, row - 0.17, waits, ha="center", va="center", fontsize=8.5, color="#555555")
         measured = estimate.measured or {}
         time, error = measured["step_time_s"], measured["error"]
@@ -77,13 +77,6 @@ def draw_breakdowns(axes: Axes, estimates: list[moesim.Estimate]) -> None:
         handles=patches, ncols=len(PARTS), loc="lower left", bbox_to_anchor=(-0.005, 1.0), frameon=False, fontsize=8.5,
         handlelength=0.9, handleheight=0.9, columnspacing=0.95, handletextpad=0.4,
     )  # fmt: skip
-
-
-def busiest_rank(estimate: moesim.Estimate) -> int:
-    """Pipeline rank whose compute lane is busy longest."""
-    graph, run = estimate.timeline.graph, estimate.timeline.run
-    lengths = run.end - run.start
-    return max(range(graph.num_ranks), key=lambda rank: float(lengths[graph.tasks_of(rank, SM)].sum()))
 
 
 def draw_pipeline(axes: Axes, estimate: moesim.Estimate, start: float, end: float) -> None:

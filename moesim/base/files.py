@@ -8,8 +8,15 @@ from pathlib import Path
 
 
 def write_atomically(path: str | os.PathLike[str], text: str) -> None:
-    """Write a text file beside its place and move it there when it is complete."""
+    """Write a text file beside its place and move it there when it is complete.
+
+    A link is followed; what is no regular file (a pipe, a device) is written to as it is.
+    """
     target = Path(path)
+    if target.exists() and not target.is_file():
+        target.write_text(text, encoding="utf-8")
+        return
+    target = target.resolve()
     handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".tmp")
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as file:

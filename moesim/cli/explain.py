@@ -17,6 +17,7 @@ def command(
 ) -> None:
     """Run the verb."""
     fixed = grammar.assignments(changes, "--set")
+    grammar.writable(output=output)
     problem = grammar.problem_of(scenario, model, cluster)
     if fixed:
         problem = problem.with_changes(fixed)

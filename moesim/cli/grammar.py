@@ -72,6 +72,11 @@ def assignments(options: Sequence[str] | None, option: str) -> dict[str, str]:
 def variants(options: Sequence[str] | None) -> list[dict[str, str]]:
     """Return every combination of the values in ``--vary``; one empty combination without it."""
     axes = {path: _split(value) for path, value in assignments(options, "--vary").items()}
+    problems = Collector()
+    for path, values in axes.items():
+        if not values:
+            problems.add(f"--vary {path}", "", "has no values", f"write for example --vary {path}=1,2,4")
+    problems.raise_if_any()
     return [dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())]
 
 

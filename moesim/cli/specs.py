@@ -192,13 +192,15 @@ def _with_units(kind: str, name: str, rows: list[tuple[str, str]]) -> list[tuple
     if kind not in library.KINDS or (kind in registries() and name not in library.names(kind)):
         return rows
     texts = {path: number.text for path, number in library.get(kind, name).provenance().items()}
-    return [(path, f"{texts[path]} {shown[shown.index('  ['):]}" if path in texts else shown) for path, shown in rows]
+    return [(path, f"{texts[path]} {shown[shown.index('  [') :]}" if path in texts else shown) for path, shown in rows]
 
 
 def _valued(sourced: dict[str, Any]) -> str:
     """A sourced number, or a default that may depend on the strategy."""
     cases = sourced.get("cases") or [sourced]
-    return ", ".join(f"{_short(c.get('value'))} if {c['when']}" if c.get("when") else _short(c.get('value')) for c in cases)
+    return ", ".join(
+        f"{_short(c.get('value'))} if {c['when']}" if c.get("when") else _short(c.get("value")) for c in cases
+    )
 
 
 def _short(value: Any) -> str:
@@ -217,7 +219,7 @@ def _table(columns: list[str], rows: Sequence[tuple[str, ...]]) -> Any:
 
     table = Table()
     for column in columns:
-        table.add_column(column, overflow="fold")
+        table.add_column(column, overflow="fold", no_wrap=column == "name")
     for row in rows:
         table.add_row(*map(Text, row))  # as it stands: brackets are no markup
     return table

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 from moesim.base.numeric import Numeric
 from moesim.cost.plan import Plan
-from moesim.cost.price import launch_time, op_time
+from moesim.cost.price import launch_time, launches, op_time
 from moesim.cost.stage import Ops, PricedOp
 from moesim.workload.embedding import embedding_block, head_block, mtp_block
 from moesim.workload.gathering import sharded_block
@@ -66,20 +66,27 @@ def _keys(plan: Plan, stage: Stage) -> list[tuple[Layer, bool, bool]]:
 def _layer(plan: Plan, layer: Layer, repeated: bool, in_bf16: bool) -> PricedBlock:
     setting = replace(plan.setting, recipe=recipes.get("bf16")) if in_bf16 else plan.setting
     runtime = plan.machine.runtime
-    launches = runtime.launches_per_moe_layer if layer.moe else runtime.launches_per_dense_layer
+    launched = runtime.launches_per_moe_layer if layer.moe else runtime.launches_per_dense_layer
     block, params = layer_block(layer, plan.model.hidden, setting), layer_params(layer, plan.model.hidden, plan.mesh)
-    return _priced(plan, block, params, repeated, launches)
+    return _priced(plan, block, params, repeated, launched)
 
 
 def _priced(
-    plan: Plan, block: Block, params: RankParams, recompute: bool = False, launches: float | None = None
+    plan: Plan, block: Block, params: RankParams, recompute: bool = False, launched: float | None = None
 ) -> PricedBlock:
     scale: Numeric = 1.0
-    if launches:
-        counted = sum((launch_time(op, plan.mesh, plan.machine) for op in block.forward + block.backward), 0.0)
-        scale = launches * plan.machine.host.launch / counted
+    if launched:
+        scale = launched / sum((launches(op, plan.mesh) for op in block.forward + block.backward), 0.0)
     kept = recomputed(block, plan.recompute) if recompute and plan.recompute else block
-    split = sharded_block(kept, params, plan.state_types, plan.sharding, plan.strategy.reshard_after_forward)
+    strategy = plan.strategy
+    split = sharded_block(
+        kept,
+        params,
+        plan.state_types,
+        plan.sharding,
+        strategy.reshard_after_forward,
+        strategy.overlap_grad_reduce,
+    )
     forward = _prices(split.forward, plan, scale)
     return PricedBlock(split, block, params, forward, _prices(split.recompute + split.backward, plan, scale))
 

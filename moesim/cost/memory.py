@@ -91,14 +91,14 @@ def rank_memory(plan: Plan, blocks: Blocks) -> tuple[RankMemory, ...]:
         base = fixed | {"transport": _transport(plan, held, [plan.stages[stage] for stage in stages])}
         base |= {"weights": state.weights, "gradients": state.gradients, "optimizer": state.optimizer}
         activations, logits = _at_peak(held, [kept[stage] for stage in stages], plan.shape)
-        one = kept[stages[-1]][1]  # the micro-batch in its backward has given its logits back
+        left = np.maximum(logits - kept[stages[-1]][1], 0.0)  # the micro-batch in its backward gave its logits back
         ends = any(stage.loss for stage, owner in zip(plan.stages, ranks, strict=True) if owner == rank)
         phases = {
             "loss" if ends else "forward": _phase(
                 plan, base, activations=activations, logits=logits, unsharded=unsharded
             ),
             "backward": _phase(
-                plan, base, activations=activations, logits=logits - one, workspace=workspace, unsharded=unsharded
+                plan, base, activations=activations, logits=left, workspace=workspace, unsharded=unsharded
             ),
             "optimizer": _phase(plan, base, update=_update(plan, params)),
         }

@@ -15,6 +15,7 @@ from moesim.cost.plan import Plan, composition
 from moesim.cost.stage import ChunkTime, Keep, Ops, Piece, chunk_time, interleaved, sequential
 from moesim.timeline.step import Communication, StepGraph, step_graph
 from moesim.workload.sharding import RankParams, update_bytes
+from moesim.workload.stages import Stage
 
 CLASSES = ("ep", "tp", "cp", "pp", "dp", "host")
 """Classes whose exposure is measured: the makespan without their durations, one more column of the batch each."""
@@ -94,9 +95,15 @@ def step_times(plan: Plan, blocks: Blocks, keep: Keep | None = None) -> StepTime
                 outgoing = [_outgoing("F", forward, sends), _outgoing("BW", backward, sends)]
                 put(row, *_with_sends(plan, chunk, outgoing))
             case "reduce", int():
-                exchange(row, gradient_reduction_time(plan, plan.params[where]), "dp")
+                seconds = gradient_reduction_time(plan, plan.params[where])
+                if plan.strategy.overlap_grad_reduce:
+                    seconds = _behind(seconds, chunks.single("BW", where).seconds, plan.stages[where])
+                exchange(row, seconds, "dp")
             case "gather", int():
-                exchange(row, parameter_gather_time(plan, plan.params[where]), "dp")
+                seconds = parameter_gather_time(plan, plan.params[where])
+                if plan.strategy.overlap_param_gather:
+                    seconds = _behind(seconds, chunks.single("F", where).seconds, plan.stages[where])
+                exchange(row, seconds, "dp")
             case "optimizer", int():
                 exchange(row, optimizer_time(plan, where), "optimizer")
             case _:
@@ -135,6 +142,18 @@ class _Chunks:
             plan = self._plan
             self._known[key] = chunk_time(pieces(), plan.shape, plan.machine.host.sync, share, self._keep)
         return self._known[key]
+
+
+def _behind(seconds: Numeric, chunk: Numeric, stage: Stage) -> Numeric:
+    r"""What is left of a reduction or gathering that runs layer by layer beside the chunk next to it. [s]
+
+    .. math:: \max(T / n, \; T - T_{chunk} (1 - 1 / n))
+
+    With n layers, the reduction of one waits for its own backward only, so all but the last one's can hide behind the
+    chunk; the gatherings of a forward mirror that. Layers are taken as equal.
+    """
+    layers = max(stage.num_layers + stage.embedding + stage.loss, 1)
+    return np.maximum(seconds / layers, seconds - chunk * (1 - 1 / layers))
 
 
 def _outgoing(kind: str, stage: int, sends: list[Numeric]) -> Numeric | None:
@@ -176,11 +195,14 @@ def gradient_reduction_time(plan: Plan, params: RankParams) -> Numeric:
     shard under hybrid sharding; dense and expert gradients over their own groups, one after the other.
     """
     types = plan.state_types
-    if plan.sharding.per_micro_batch:
+    across: Numeric = 0.0
+    if plan.sharding.inside_node:
         owned = RankParams(params.dense / plan.replicas.dense, params.routed / plan.replicas.routed)
-        return _over(plan, owned, types.grad, "all-reduce", ("dense-replica", "routed-replica"))
+        across = _over(plan, owned, types.grad, "all-reduce", ("dense-replica", "routed-replica"))
+    if plan.sharding.per_micro_batch:
+        return across
     collective = "reduce-scatter" if plan.sharding.optimizer else "all-reduce"
-    return _over(plan, params, types.grad, collective, ("dense-shard", "routed-shard"))
+    return across + _over(plan, params, types.grad, collective, ("dense-shard", "routed-shard"))
 
 
 def parameter_gather_time(plan: Plan, params: RankParams) -> Numeric:

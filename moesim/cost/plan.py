@@ -58,13 +58,26 @@ class Plan:
             cp_kind=strategy.cp_kind,
             overlap_tp=strategy.overlap_tp,
             overlap_shared_expert=strategy.overlap_shared_expert,
-            routed_load=strategy.capacity_factor or strategy.rank_imbalance,
+            routed_load=self._routed_load,
             fusion=self.machine.runtime.fusion,
         )
         if self.model.moe is None:
             return bare
         leg = expert_leg(self.model.moe, self.model.hidden, bare)
         return replace(bare, passes=self.transport.passes(leg, self.expert_group))
+
+    @property
+    def _routed_load(self) -> Numeric:
+        """Rows that the slowest rank executes over the mean. [-]
+
+        Routing ``capacity`` drops above the capacity and pads up to it; otherwise a capacity only cuts the hottest rank.
+        """
+        strategy = self.strategy
+        if strategy.capacity_factor is None:
+            return strategy.rank_imbalance
+        if strategy.routing == "capacity":
+            return strategy.capacity_factor
+        return np.minimum(strategy.rank_imbalance, strategy.capacity_factor)
 
     @property
     def expert_group(self) -> Group:

@@ -32,13 +32,17 @@ def op_time(op: Op, mesh: Mesh, machine: Machine, transport: Transport) -> Numer
             return leg_time(transport, op.work, machine.group(mesh, "ep"), machine)
 
 
-def launch_time(op: Op, mesh: Mesh, machine: Machine) -> Numeric:
-    """Time that the host spends on launching an operation; a collective of one rank is not launched. [s]"""
-    launch = op.kernels * machine.host.launch
+def launches(op: Op, mesh: Mesh) -> Numeric:
+    """Kernels that the host launches for an operation; a collective of one rank, or of nothing, has none. [-]"""
     match op.work:
         case Message():
-            return launch * ((mesh.size(op.work.axis) > 1) & (np.asarray(op.work.size) > 0))
+            return op.kernels * ((mesh.size(op.work.axis) > 1) & (np.asarray(op.work.size) > 0))
         case ExpertLeg():
-            return launch * (mesh.ep > 1)
+            return op.kernels * (mesh.ep > 1)
         case _:
-            return launch
+            return op.kernels
+
+
+def launch_time(op: Op, mesh: Mesh, machine: Machine) -> Numeric:
+    """Time that the host spends on launching an operation. [s]"""
+    return launches(op, mesh) * machine.host.launch

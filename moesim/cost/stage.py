@@ -6,7 +6,7 @@ sync makes the host wait for the device, so the launches behind it are exposed. 
 same point as the device: what the host got ahead in the chunk before is not credited.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
@@ -220,6 +220,13 @@ def _graph(structures: tuple[Structure, ...], sequence: tuple[tuple[int, int], .
     total = int(bases[-1])
     tails: dict[int, tuple[Key, ...]] = {}
     ends: dict[int, list[tuple[Key, ...]]] = {}
+    late: list[tuple[Key, int, int, tuple[Hashable, ...]]] = []  # detached: their lane lets the next gathers go first
+
+    def flush() -> None:
+        for task in late:
+            builder.task(*task)
+        late.clear()
+
     for occurrence, (chain, which) in enumerate(sequence):
         finished = ends.setdefault(chain, [])
         previous: tuple[Key, ...] = ()
@@ -227,6 +234,8 @@ def _graph(structures: tuple[Structure, ...], sequence: tuple[tuple[int, int], .
             row = int(bases[which]) + position
             key = (occurrence, position)
             launch = ("launch", *key)
+            if late and late[0][0][0] < occurrence and not task.prefetch:
+                flush()
             builder.task(launch, HOST, total + row, ())
             before = tails.get(chain, ())
             if task.needs:
@@ -235,15 +244,19 @@ def _graph(structures: tuple[Structure, ...], sequence: tuple[tuple[int, int], .
                 before = previous
             elif task.prefetch:
                 before = finished[-2] if len(finished) > 1 else ()
+            if task.detached:
+                late.append((key, task.lane, row, (*before, launch)))
+                continue
             builder.task(key, task.lane, row, (*before, launch))
             if task.host_sync:
                 builder.task(("sync", *key), HOST, 2 * total, (key,))
             previous = before
             if task.prefetch:
                 tails[chain] = (*tails.get(chain, ()), key)
-            elif not task.detached:
+            else:
                 tails[chain] = (key,)
         finished.append(tails.get(chain, ()))
+    flush()
     return builder.build()
 
 

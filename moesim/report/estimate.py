@@ -53,10 +53,14 @@ def _headline(estimate: Estimate) -> Table:
     table.add_row("throughput", f"{estimate.tokens_per_s_per_gpu:,.0f} tokens/s per GPU")
     rate = f"{estimate.tflop_per_s_per_gpu:,.1f} TFLOP/s per GPU, MFU {estimate.mfu:.1%} of the dense BF16 peak"
     table.add_row("model FLOPs", f"{rate} ({estimate.flops_convention} attention, no recomputation)")
-    table.add_row("binding", f"{estimate.binding['resource']} for {estimate.binding['share']:.0%} of the step")
+    table.add_row(
+        "binding", f"{estimate.binding['resource']}: {estimate.binding['share']:.0%} of the step scales with it"
+    )
     fits = f"{gibibytes(estimate.memory.peak_bytes)} of {gibibytes(estimate.memory.capacity_bytes)} GiB"
     if estimate.feasible:
-        table.add_row("memory", f"fits: {fits} on pipeline rank {estimate.memory.peak_stage}, {estimate.memory.peak_phase}")
+        table.add_row(
+            "memory", f"fits: {fits} on pipeline rank {estimate.memory.peak_stage}, {estimate.memory.peak_phase}"
+        )
     for violation in estimate.violations:
         table.add_row("memory", Text(f"DOES NOT FIT: {violation.message}", style="bold red"))
     table.title = Text(estimate.name, style="bold")
@@ -65,7 +69,10 @@ def _headline(estimate: Estimate) -> Table:
 
 
 def _breakdown(estimate: Estimate) -> RenderableType:
-    table = Table(title=f"where the step goes, on pipeline rank {estimate.walked_stage}, which finishes last", title_justify="left")
+    table = Table(
+        title=f"where the step goes, on pipeline rank {estimate.walked_stage}, which finishes last",
+        title_justify="left",
+    )
     table.add_column("part")
     table.add_column("time", justify="right")
     table.add_column("share", justify="right")
@@ -79,10 +86,10 @@ def _breakdown(estimate: Estimate) -> RenderableType:
     busiest = max(range(len(estimate.busy_s)), key=lambda rank: estimate.busy_s[rank])
     least = min(range(len(estimate.busy_s)), key=lambda rank: estimate.busy_s[rank])
     shares = [f"{estimate.busy_s[rank] / estimate.step_time_s:.0%}" for rank in (busiest, least)]
-    spread = f" Rank {busiest} computes {shares[0]} of it, rank {least} {shares[1]}." if len(estimate.busy_s) > 1 else ""
-    note = (
-        f"exposed: what the step would lose without it. Idle over all ranks: {estimate.bubble_fraction:.1%} of the step."
+    spread = (
+        f" Rank {busiest} computes {shares[0]} of it, rank {least} {shares[1]}." if len(estimate.busy_s) > 1 else ""
     )
+    note = f"exposed: what the step would lose without it. Idle over all ranks: {estimate.bubble_fraction:.1%} of the step."
     return Group(table, Text(note + spread, style="dim"))
 
 
@@ -100,7 +107,7 @@ def _memory(estimate: Estimate) -> Table:
 
 
 def _footnotes(estimate: Estimate) -> Text:
-    strongest = ", ".join(f"{c.path} {c.elasticity:+.2f} ({c.kind})" for c in estimate.constants[:4])
+    strongest = ", ".join(f"{c.setting or c.path} {c.elasticity:+.2f} ({c.kind})" for c in estimate.constants[:4])
     lines = [f"layers placed by: {estimate.layout}", f"evidence: {estimate.evidence}; strongest constants: {strongest}"]
     if estimate.assumed:
         lines.append("assumed: " + ", ".join(estimate.assumed))

@@ -45,7 +45,7 @@ def _numbers(row: OpRow) -> tuple[str, ...]:
 def _memory(explanation: Explanation) -> Table:
     rank = explanation.estimate.memory.peak_stage
     phases = explanation.memory[rank]
-    table = Table(title=f"memory of stage {rank} by class and phase, GiB", title_justify="left")
+    table = Table(title=f"memory of pipeline rank {rank} by class and phase, GiB", title_justify="left")
     table.add_column("class")
     for phase in phases:
         table.add_column(phase, justify="right")
@@ -65,7 +65,11 @@ def _constants(constants: tuple[Constant, ...]) -> Table:
     table.add_column("source")
     for constant in constants:
         table.add_row(
-            constant.path, f"{constant.value:.4g}", f"{constant.elasticity:+.3f}", constant.kind, constant.source
+            constant.setting or constant.path,
+            f"{constant.value:.4g}",
+            f"{constant.elasticity:+.3f}",
+            constant.kind,
+            constant.source,
         )
     table.caption = "elasticity: per cent of step time for one per cent of the constant; values in SI units"
     table.caption_justify = "left"

@@ -80,6 +80,12 @@ class GpuSpec(NamedSpec):
     kernels: KernelConstants
 
     @model_validator(mode="after")
+    def _has_sms(self) -> GpuSpec:
+        if self.num_sms.value < 1 or self.num_sms.value % 1:
+            raise ValueError(f"num_sms {self.num_sms.value:g} is no whole number of SMs; write 132")
+        return self
+
+    @model_validator(mode="after")
     def _has_bf16(self) -> GpuSpec:
         if "bf16" not in self.peak_flop_rate:
             raise ValueError("peak_flop_rate has no bf16; MFU is reported against it")

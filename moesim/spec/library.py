@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, Literal, overload
 
@@ -52,6 +52,7 @@ class Summary:
     file: str
 
 
+@cache
 def root() -> Path:
     """Return the folder that holds ``hardware_specs`` and ``scenarios``: in the wheel, or in the checkout."""
     package = Path(__file__).resolve().parents[1]

@@ -32,6 +32,7 @@ def load_scenario(path: str | Path) -> ScenarioSpec:
     file = Path(path)
     if not file.exists() and file.suffix not in (".yaml", ".yml") and len(file.parts) == 1:
         known = {name: kind for kind in ("scenarios", "runs") for name in library.names(kind)}
+        known |= {alias: "scenarios" for one in library.summary("scenarios") for alias in one.aliases}
         if str(path) not in known:
             raise SpecError.single("", "", f"no scenario '{path}'", did_you_mean(str(path), known))
         file = library.file(known[str(path)], str(path))
@@ -117,11 +118,15 @@ def load_specs(scenario: ScenarioSpec) -> ScenarioSpecs:
         nic = find("nics", node.nic, "nic", NicSpec, "cluster.node")
         fabric_name = scenario.cluster.fabric or node.default_fabric
         fabric = find("fabrics", fabric_name, "fabric", FabricSpec, "cluster.fabric")
+        if fabric is not None and fabric.oversubscription.value != 1:
+            what = f"{fabric.name} is oversubscribed {fabric.oversubscription.value:g} to 1"
+            refused = SpecError.single("", "", what, "only non-blocking fabrics are modelled yet")
+            problems.extend(_at(scenario.where("cluster.fabric"), "cluster.fabric", refused))
         used, whole = scenario.cluster.gpus, node.gpus_per_node * scenario.cluster.count
         if used is not None and not whole - node.gpus_per_node < used <= whole:
             what = f"{used} GPUs do not fill {scenario.cluster.count} nodes of {node.gpus_per_node}"
             fix = f"write {whole - node.gpus_per_node + 1} to {whole}, or leave it out"
-            problems.add(scenario.where("cluster.gpus"), "cluster.gpus", what, fix)
+            problems.extend(_at(scenario.where("cluster.gpus"), "cluster.gpus", SpecError.single("", "", what, fix)))
     problems.raise_if_any()
     return ScenarioSpecs(scenario, model, node, gpu, nic, fabric, software)  # type: ignore[arg-type]
 

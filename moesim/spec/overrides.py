@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from moesim.base.errors import Collector, SpecError, did_you_mean
+from moesim.spec import library
 from moesim.spec.scenario import STRATEGY_FIELDS, ClusterSpec, ScenarioSpec, cluster_mapping
 from moesim.spec.validation import validate
 from moesim.spec.yaml_file import Document, KeyPath, parse_value
@@ -33,10 +34,18 @@ def with_overrides(scenario: ScenarioSpec, changes: Mapping[str, Any], where: st
     for path, value in changes.items():
         origin = f"{where} {path}"
         key = _key(path)
+        parts = path.split(".")
+        if parts[0] == "transports" and len(parts) > 1 and parts[1] not in library.names("transports"):
+            what = f"no expert transport '{parts[1]}'"
+            problems.add(origin, "", what, did_you_mean(parts[1], library.names("transports")))
+            continue
+        if parts[0] in HARDWARE_PREFIXES and parts[-1] in ("name", "summary", "aliases", "schema", "architecture"):
+            problems.add(origin, "", f"'{parts[-1]}' is no number", "name another spec instead, such as cluster.node")
+            continue
         if path in UNPRICED:
             problems.add(origin, "", "no price depends on it", UNPRICED[path])
             continue
-        if path in HARDWARE_PREFIXES:
+        if path in HARDWARE_PREFIXES and path not in _SCENARIO_FIELDS:
             problems.add(origin, "", f"'{path}' is named by the node", "set cluster.node, or one number of it")
             continue
         if key is None:
@@ -62,6 +71,11 @@ UNPRICED = {
     "fabric.oversubscription": "only non-blocking fabrics are modelled yet",
     "software.host.graph_launch": "CUDA graphs are not modelled yet",
     "software.runtime.reported_memory": "it says what a run table prints",
+    "software.runtime.fused_rope": "kernels of the rotary embedding are part of the launches per layer",
+    "software.runtime.gradient_reduction": "set overlap_grad_reduce",
+    "software.constants.reduce_bucket_elements": "buckets are not modelled yet",
+    "software.constants.prefetch_bucket_elements": "buckets are not modelled yet",
+    "node.cpu": "it names the host",
     "nic.protocol": "it names the network",
 }
 """Numbers that specs carry and no price reads yet: changing one is refused instead of changing nothing."""

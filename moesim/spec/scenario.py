@@ -43,6 +43,8 @@ def _quantity(dimension: str) -> BeforeValidator:
     return BeforeValidator(parse)
 
 
+Degree = Annotated[StrictInt, Field(ge=1, le=10**6)]
+"""A parallel degree, or another count of a strategy."""
 Names = Annotated[tuple[StrictStr, ...], BeforeValidator(_names)]
 Layout = Annotated[StrictStr | tuple[Annotated[StrictInt, Field(ge=0)], ...], BeforeValidator(_layout)]
 
@@ -50,13 +52,13 @@ Layout = Annotated[StrictStr | tuple[Annotated[StrictInt, Field(ge=0)], ...], Be
 class StrategySpec(SpecModel):
     """The strategy as written; fields that are left out take the default of the software."""
 
-    tp: Count | None = None
-    cp: Count | None = None
-    pp: Count | None = None
-    vpp: Count | None = None
-    ep: Count | None = None
-    etp: Count | None = None
-    micro_batch: Count | None = None
+    tp: Degree | None = None
+    cp: Degree | None = None
+    pp: Degree | None = None
+    vpp: Degree | None = None
+    ep: Degree | None = None
+    etp: Degree | None = None
+    micro_batch: Degree | None = None
     sequence_parallel: StrictBool | None = None
     schedule: StrictStr | None = None
     layout: Layout | None = None
@@ -99,7 +101,7 @@ class ClusterSpec(SpecModel):
     """
 
     node: StrictStr
-    count: Count
+    count: Annotated[StrictInt, Field(ge=1, le=10**6)]
     fabric: StrictStr | None = None
     gpus: Count | None = None
 
@@ -107,7 +109,7 @@ class ClusterSpec(SpecModel):
 class MeasuredSpec(SpecModel):
     """What was measured when the scenario ran."""
 
-    step_time: Annotated[float | None, _quantity("time")] = None
+    step_time: Annotated[float | None, Field(gt=0), _quantity("time")] = None
     tflop_per_s_per_gpu: float | None = None
     flops_convention: StrictStr | None = None
     tokens_per_s_per_gpu: float | None = None
@@ -127,8 +129,8 @@ class ScenarioSpec(NamedSpec):
     model: StrictStr
     cluster: Annotated[ClusterSpec, BeforeValidator(cluster_mapping)]
     software: StrictStr = "megatron-core"
-    sequence_length: Count
-    global_batch: Count
+    sequence_length: Annotated[StrictInt, Field(ge=1, le=10**9)]
+    global_batch: Annotated[StrictInt, Field(ge=1, le=10**9)]
     strategy: StrategySpec = StrategySpec()
     overrides: dict[str, Any] = Field(default_factory=dict)
     measured: MeasuredSpec | None = None

@@ -137,6 +137,7 @@ class Runtime(SpecModel):
     fused_cross_entropy: Flag = Field(description="Softmax and loss in one pass, gradients in place of the logits.")
     fused_linear_cross_entropy: Flag = Field(description="Output projection and loss in chunks; no logits are kept.")
     logits_dtype: LogitsDtype
+    logits_bytes: Number | None = Field(None, description="Bytes a logit at the peak of the loss, where known. [B]")
     launches_per_dense_layer: Number
     launches_per_moe_layer: Number
     gradient_reduction: GradientReduction

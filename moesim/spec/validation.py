@@ -14,8 +14,8 @@ from moesim.spec.yaml_file import Document, KeyPath, dotted
 
 SpecT = TypeVar("SpecT", bound=BaseModel)
 
-Count = Annotated[StrictInt, Field(ge=1)]
-"""A whole number of at least one."""
+Count = Annotated[StrictInt, Field(ge=1, le=10**15)]
+"""A whole number of at least one, and of a size that something can have."""
 
 
 class NamedSpec(SpecModel):

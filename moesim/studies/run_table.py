@@ -16,6 +16,9 @@ from typing import Any
 import numpy as np
 
 from moesim.base.errors import SpecError
+from moesim.base.units import format_quantity
+from moesim.cost.blocks import price_blocks
+from moesim.cost.memory import rank_memory
 from moesim.evaluator import evaluate
 from moesim.problem import Problem, resolve
 from moesim.spec.load import scenario_from_data
@@ -82,6 +85,9 @@ def read_runs(path: Path) -> Iterator[Run | Refused]:
 def run_of(row: Row) -> Run | Refused:
     """One row, as a run or with the reason why not."""
     run_id = row["run_id"]
+    blank = [name for name in REQUIRED if not row.get(name)]
+    if blank:
+        return Refused(run_id, "not-printed", f"{', '.join(blank)} is not printed")
     refused = _not_modelled(row)
     if refused:
         return Refused(run_id, "not-modelled-yet", refused)
@@ -94,6 +100,11 @@ def run_of(row: Row) -> Run | Refused:
     broken = problem.check()
     if broken:
         return Refused(run_id, broken[0].violation.rule, "; ".join(one.violation.message for one in broken))
+    if row.get("status", "ok") != "oom" and (state := _state_bytes(problem)) > problem.machine.gpu.memory_capacity:
+        told = format_quantity(state, "bytes")
+        return Refused(
+            run_id, "state-does-not-fit", f"impossible as printed: training state alone takes {told} of a GPU"
+        )
     problem, repeated = _fitting(problem)
     return Run(
         run_id,
@@ -106,18 +117,23 @@ def run_of(row: Row) -> Run | Refused:
 
 
 def _not_modelled(row: Row) -> str | None:
+    if row.get("notes", "").startswith("unsupported:"):
+        return row["notes"].split(";")[0]
     for column, values in NOT_MODELLED.items():
         if row.get(column, "") in values:
             return f"{values[row[column]]} ({column} {row[column]})"
     if row.get("cuda_graph", "") not in ("", "none"):
         return f"CUDA graphs (cuda_graph {row['cuda_graph']})"
-    if row.get("notes", "").startswith("unsupported:"):
-        return row["notes"].split(";")[0]
     return None
 
 
 def _rule(what: str) -> str:
-    known = (("no model", "unknown-model"), ("cannot be expressed", "refused-by-name"), ("no GPU", "unknown-gpu"))
+    known = (
+        ("no model", "unknown-model"),
+        ("no GPU", "unknown-gpu"),
+        ("cannot be expressed", "refused-by-name"),
+        ("is not modelled", "refused-by-name"),
+    )
     return next((rule for words, rule in known if words in what), "invalid-row")
 
 
@@ -143,15 +159,18 @@ def _scenario(row: Row) -> tuple[dict[str, Any], list[str]]:
         strategy["fp8_params"] = True
     elif row.get("param_dtype"):
         strategy["param_dtype"] = row["param_dtype"]
-    if strategy.get("routing") == "capacity":
-        strategy["capacity_factor"] = float(row.get("capacity_factor") or 1.0)
-        if not row.get("capacity_factor"):
-            assumed.append("strategy.capacity_factor")
+    if row.get("capacity_factor"):
+        strategy["capacity_factor"] = float(row["capacity_factor"])
+    elif strategy.get("routing") == "capacity":
+        strategy["capacity_factor"] = 1.0
+        assumed.append("strategy.capacity_factor")
     if strategy.get("tp", 1) == 1:
         strategy.pop("sequence_parallel", None)
     notes = row.get("notes", "")
-    if layout := re.search(r"(?:pp_)?layout=([EtmL|()*\d]+)", notes):
+    if layout := re.search(r"(?:pp_)?layout=(E[EtmL|()*\d]+)", notes):
         strategy["layout"] = layout[1]
+    elif layers := re.search(r"(?:pp_)?layout=(\d+(?:/\d+)+)", notes):
+        strategy["layout"] = [int(count) for count in layers[1].split("/")]
     if "shared_expert_overlap=1" in notes:
         strategy["overlap_shared_expert"] = True
     hardware = hardware_for(
@@ -185,7 +204,7 @@ def _remainders(notes: str) -> dict[str, Any]:
 def _software(row: Row) -> str:
     """Profile that a row's stack and version name; two stacks print in other columns which of theirs they mean."""
     name = software_for(row.get("stack") or "megatron-core", row.get("stack_version", ""))
-    if name == "torchtitan" and row.get("compile") == "0":
+    if name.startswith("torchtitan") and row.get("compile") == "0":
         return "torchtitan-eager"
     pure = row["gpu"] == "a100-sxm-40gb" or (row["gpu"] == "a100-sxm-80gb" and row["model"] == "mpt-70b")
     return "llm-foundry-pure" if name == "llm-foundry" and pure else name
@@ -218,14 +237,23 @@ def _fitting(problem: Problem) -> tuple[Problem, tuple[str, ...]]:
     """Where the default recomputation of an unprinted field does not fit, the cheapest that does."""
     if "strategy.recompute" not in problem.assumed:
         return problem, ()
-    strategies = [problem.strategy, *(problem.strategy.replace(recompute=names) for names in RECOMPUTES)]
-    evaluation = evaluate(problem, strategies)
-    capacity = problem.machine.gpu.memory_capacity
-    fits = evaluation.legal & (evaluation.peak_bytes <= capacity)
-    if fits[0] or not fits.any():
+    if evaluate(problem, [problem.strategy]).fits[0]:
         return problem, ()
-    best = int(np.argmin(np.where(fits, evaluation.step_time_s, np.inf)))
+    strategies = [problem.strategy.replace(recompute=names) for names in RECOMPUTES]
+    evaluation = evaluate(problem, strategies)
+    if not evaluation.fits.any():
+        return problem, ()
+    best = int(np.argmin(np.where(evaluation.fits, evaluation.step_time_s, np.inf)))
     return problem.with_changes({"recompute": list(strategies[best].recompute)}), ("strategy.recompute",)
+
+
+def _state_bytes(problem: Problem) -> float:
+    """Weights, gradients and optimizer state of the fullest pipeline rank. [B]"""
+    plan = problem.plan()
+    return max(
+        sum(float(rank.classes[name]) for name in ("weights", "gradients", "optimizer"))
+        for rank in rank_memory(plan, price_blocks(plan))
+    )
 
 
 def _number(text: str) -> float | None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from moesim.base.events import Event, Flow
+from moesim.base.files import write_atomically
 
 MICROSECONDS = 1e6
 
@@ -73,12 +73,4 @@ def write(
     rank_names: Mapping[int, str] | None = None,
 ) -> None:
     """Write a Chrome trace file, whole or not at all."""
-    path = Path(path)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    text = json.dumps(chrome_trace(events, flows, rank_names), allow_nan=False, separators=(",", ":"))
-    try:
-        temporary.write_text(text, encoding="utf-8")
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+    write_atomically(path, json.dumps(chrome_trace(events, flows, rank_names), allow_nan=False, separators=(",", ":")))

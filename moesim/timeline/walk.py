@@ -111,7 +111,7 @@ def idle_fraction(step: StepGraph, run: Run) -> Numeric:
     computes = step.graph.lane % len(LANES) == SM
     busy = (run.end[computes] - run.start[computes]).sum(axis=0)
     whole = step.num_ranks * run.makespan
-    idle = np.divide(whole - busy, whole, out=np.zeros_like(whole), where=whole > 0)
+    idle = np.maximum(np.divide(whole - busy, whole, out=np.zeros_like(whole), where=whole > 0), 0.0)
     return idle if idle.ndim else float(idle)
 
 

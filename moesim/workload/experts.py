@@ -28,7 +28,13 @@ def expert_rows(moe: Moe, setting: Setting) -> Numeric:
 def expert_leg(moe: Moe, hidden: int, setting: Setting, direction: str = "dispatch", counts: bool = False) -> ExpertLeg:
     """One leg of the expert exchange."""
     return ExpertLeg(
-        direction, setting.local_tokens, moe.top_k, moe.num_experts, 2 * hidden, counts, load=setting.routed_load
+        direction,
+        setting.local_tokens,
+        moe.top_k,
+        moe.num_experts,
+        (setting.recipe.row_bytes if direction == "dispatch" else 2.0) * hidden,
+        counts,
+        load=setting.routed_load,
     )
 
 

@@ -7,12 +7,14 @@ from moesim.workload.ops import Block, Message, Op
 from moesim.workload.sharding import RankParams, Sharding, StateTypes
 
 
-def sharded_block(block: Block, params: RankParams, types: StateTypes, sharding: Sharding, reshard: bool) -> Block:
+def sharded_block(
+    block: Block, params: RankParams, types: StateTypes, sharding: Sharding, reshard: bool, overlapped: bool
+) -> Block:
     """Add the messages that a sharding needs around a block, per micro-batch.
 
     Split weights are gathered one block ahead of the forward, and again ahead of the backward unless they stay whole
-    (``reshard`` false). Split gradients are reduced as soon as the block's backward is done; nothing waits for that
-    before the end of the chunk.
+    (``reshard`` false). Split gradients are reduced as soon as the block's backward is done; where that is
+    ``overlapped``, nothing waits for it before the end of the chunk.
     """
     forward, backward, recompute = block.forward, block.backward, block.recompute
     if sharding.weights:
@@ -24,7 +26,7 @@ def sharded_block(block: Block, params: RankParams, types: StateTypes, sharding:
         else:
             backward = again + backward
     if sharding.gradients:
-        backward = backward + _reductions(params, types.grad)
+        backward = backward + _reductions(params, types.grad, overlapped)
     return replace(block, forward=forward, backward=backward, recompute=recompute)
 
 
@@ -36,9 +38,9 @@ def _gathers(name: str, params: RankParams, value_bytes: float) -> tuple[Op, ...
     return (gather("dense", params.dense), gather("routed", params.routed))
 
 
-def _reductions(params: RankParams, value_bytes: float) -> tuple[Op, ...]:
+def _reductions(params: RankParams, value_bytes: float, overlapped: bool) -> tuple[Op, ...]:
     def reduce(kind: str, count: Numeric) -> Op:
         work = Message("reduce-scatter", f"{kind}-shard", value_bytes * count)
-        return Op(f"gradients-{kind}", "dp", work, kernels=2, detached=True)
+        return Op(f"gradients-{kind}", "dp", work, kernels=2, detached=overlapped)
 
     return (reduce("dense", params.dense), reduce("routed", params.routed))

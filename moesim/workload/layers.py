@@ -36,7 +36,7 @@ def recomputed(block: Block, chosen: tuple[RecomputePolicy, ...]) -> Block:
     """Return the block with the chosen modules dropped after the forward and repeated before the backward.
 
     The repeated operations come first in the backward and keep their segment, so that an overlap of forward and
-    backward can move them to the segment they serve.
+    backward can move them to the segment they serve. The LM head that ends an MTP module is never repeated.
     """
     modules = {policy.module for policy in chosen if policy.module}
     whole = any(policy.whole_layer for policy in chosen)
@@ -45,8 +45,12 @@ def recomputed(block: Block, chosen: tuple[RecomputePolicy, ...]) -> Block:
     for policy in chosen:
         again.update(policy.again)
         dropped.update(policy.dropped)
-    shares = {op.name: 1.0 if whole or op.modules & modules else again.get(op.name, 0.0) for op in block.forward}
-    repeated = tuple(_again(op, shares) for op in block.forward if shares[op.name])
+    shares = {
+        op.name: 1.0 if whole or op.modules & modules else again.get(op.name, 0.0)
+        for op in block.forward
+        if op.segment != "head"
+    }
+    repeated = tuple(_again(op, shares) for op in block.forward if shares.get(op.name))
     kept = tuple(
         replace(saved, num_bytes=saved.num_bytes * (1 - dropped.get(saved.name, 0.0)))
         for saved in block.saved

@@ -144,7 +144,7 @@ def state_bytes(params: RankParams, replicas: Replicas, types: StateTypes, shard
     """Bytes of weights, gradients and optimizer state that stay on one rank."""
     whole, shard = params.total, params.share(replicas.dense, replicas.routed)
     return StateBytes(
-        types.param * (shard if sharding.weights else whole) + types.copies * (shard if sharding.weights else whole),
+        (types.param + types.copies) * (shard if sharding.weights else whole),
         types.grad * (shard if sharding.gradients else whole),
         (types.main + 2 * types.moment) * (shard if sharding.optimizer else whole),
     )
@@ -153,12 +153,13 @@ def state_bytes(params: RankParams, replicas: Replicas, types: StateTypes, shard
 def update_bytes(params: RankParams, replicas: Replicas, types: StateTypes, sharding: Sharding) -> Numeric:
     """HBM traffic of the optimizer step. [B]
 
-    Clear the gradients; read the owned gradients for the norm and again for the update; read and write main weights
-    (the weights themselves where there are none) and both moments; write the weights and their cast copies.
+    Clear the gradients; read the owned gradients for the norm and again for the update; read and write both moments and
+    the main weights, then write the weights; or, where these are their own main weights, read and write them. Read the
+    weights again to write their cast copies.
     """
     whole, shard = params.total, params.share(replicas.dense, replicas.routed)
     owned = shard if sharding.optimizer else whole
-    main = types.main or types.param
-    update = 2 * types.grad + 2 * (main + 2 * types.moment) + types.param
+    weights = 2 * types.main + types.param if types.main else 2 * types.param
+    update = 2 * types.grad + 4 * types.moment + weights
     cast = (2 + types.copies) * (types.copies > 0) * (shard if sharding.weights else whole)
     return types.grad * (shard if sharding.gradients else whole) + update * owned + cast

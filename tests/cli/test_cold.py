@@ -34,6 +34,7 @@ def loaded(*arguments: str) -> set[str]:
         ("estimate", "--help"),
         ("estimate", "qwen3-235b-h100x256"),
         ("estimate", "qwen3-235b-h100x256", "--json"),
+        ("explain", "qwen3-235b-h100x256"),
         ("specs",),
     ],
 )

@@ -123,6 +123,21 @@ def test_an_interleaved_pair_computes_the_same_work():
     assert sorted(names) == sorted(["attention", "dispatch", "experts", "combine"] * 6)
 
 
+def test_the_order_of_an_interleaved_pair_is_that_of_megatron_core():
+    """While one chain exchanges rows, the other computes."""
+    pieces = interleaved([layer()], [layer(back=True)])
+    assert [(piece.chain, piece.ops[0].op.segment) for piece in pieces] == [
+        (1, "combine"),
+        (0, "attention"),
+        (0, "dispatch"),
+        (1, "experts"),
+        (1, "dispatch"),
+        (0, "experts"),
+        (0, "combine"),
+        (1, "attention"),
+    ]
+
+
 def test_layers_that_the_other_chain_lacks_and_blocks_without_experts_run_alone():
     head = (op("head", 5.0, segment="head"),)
     pieces = interleaved([layer(), head], [layer(back=True)] * 2)

@@ -46,7 +46,8 @@ def differences(found: Any, expected: Any, path: str = "") -> list[str]:
     if isinstance(found, list) and isinstance(expected, list) and len(found) == len(expected):
         pairs = enumerate(zip(found, expected, strict=True))
         return [line for index, pair in pairs for line in differences(*pair, f"{path}[{index}]")]
-    same = found == pytest.approx(expected, rel=TOLERANCE, abs=0) if isinstance(found, float) else found == expected
+    numbers = isinstance(found, float) and isinstance(expected, float | int)
+    same = found == pytest.approx(expected, rel=TOLERANCE, abs=0) if numbers else found == expected
     return [] if same else [f"{path.lstrip('.')}: {found!r}, it was {expected!r}"]
 
 
@@ -70,5 +71,6 @@ def test_a_change_is_seen():
         "a[1].b: 2.0, it was 2.00000002"
     ]
     assert differences({"a": 1.0}, {"a": 1.0, "b": "x"}) == ["b: None, it was 'x'"]
+    assert differences({"a": 1.0, "b": 2.0}, {"a": 1.0}) == ["b: 2.0, it was None"]
     assert differences([1.0], [1.0, 2.0])
     assert not differences({"a": 1.0 + 1e-12}, {"a": 1.0})

@@ -77,8 +77,6 @@ def of_all_ranks(mesh, sequences, layer, **changes):
     return everything * stage_ranks(mesh)
 
 
-
-
 @each_mesh
 @each_layer
 def test_the_step_of_all_ranks_is_the_formula_of_the_model(mesh, sequences, layer):
@@ -172,21 +170,18 @@ def moved(ops, categories):
     return found
 
 
-@pytest.mark.parametrize(("cp", "ep", "etp"), list(product((1, 2, 8), (1, 8, 32), (1, 2))))
+@pytest.mark.parametrize(("tp", "cp"), [(1, 1), (2, 1), (1, 2), (4, 8)])
 @each_layer
-def test_bytes_of_tokens_are_split_like_the_tokens(cp, ep, etp, layer):
-    """Over all ranks, kernels read and write as much whatever ep and cp; etp repeats the rows on its ranks."""
-    base, run = (
-        blocks(mesh, 2, layer, cp_kind="ring")[0]
-        for mesh in (Mesh(WORLD, 1, 1, 1, 1, 1), Mesh(WORLD, 1, cp, 1, etp, ep))
-    )
-    rows = {"expert-activation", "expert-activation-backward"}
-    for chosen in (lambda op: op.name in rows, lambda op: op.name not in rows):
-        whole, split = (
-            moved([op for op in (*block.forward, *block.backward) if chosen(op)], SPLIT_TRAFFIC) for block in (base, run)
-        )
-        # tokens of a micro-batch of all data-parallel ranks: dp falls as cp rises
-        assert split * cp == pytest.approx(whole, rel=1e-12)
+def test_bytes_of_tokens_are_split_like_the_tokens(tp, cp, layer):
+    """Over all ranks, kernels read and write as much, and experts are sent as much, whatever the degrees."""
+
+    def whole(mesh):
+        block = blocks(mesh, 2, layer)[0]
+        return moved((*block.forward, *block.backward), SPLIT_TRAFFIC) * mesh.tp * mesh.cp
+
+    expected = whole(Mesh(WORLD, 1, 1, 1, 1, 1))
+    for ep, etp in product((1, 8, 32), (1, 2)):
+        assert whole(Mesh(WORLD, tp, cp, 1, etp, ep)) == pytest.approx(expected, rel=1e-12)
 
 
 @pytest.mark.parametrize("cp", [2, 4, 8])

@@ -11,15 +11,24 @@ from moesim.workload.mesh import AXES, Mesh
 
 WORLD = 64
 MESHES = [
-    Mesh(WORLD, tp, cp, pp, etp, ep)
-    for tp, cp, pp, etp, ep in product((1, 2, 4), (1, 2), (1, 2, 4), (1, 2), (1, 4, 8, 16))
+    Mesh(WORLD, tp, cp, pp, etp, ep, span)
+    for tp, cp, pp, etp, ep, span in product((1, 2, 4), (1, 2), (1, 2, 4), (1, 2), (1, 4, 8, 16), (None, 8))
     if tp * cp * pp <= WORLD and etp * ep * pp <= WORLD
 ]
 ATTENTION, EXPERTS = ("tp", "cp", "dp", "pp"), ("etp", "ep", "edp", "pp")
+SHARDED = {"dense": "dp-cp", "routed": "edp"}
+"""Replicas over which each kind of parameter may be split."""
 
 
 def written_out(mesh: Mesh, axis: str) -> list[list[int]]:
     """Ranks of each group of an axis, from the order of the axes alone: innermost first."""
+    kind, _, part = axis.partition("-")
+    if kind in SHARDED:
+        replicas = written_out(mesh, SHARDED[kind])
+        shard = int(mesh.size(f"{kind}-shard"))
+        if part == "shard":
+            return [group[start : start + shard] for group in replicas for start in range(0, len(group), shard)]
+        return [group[place::shard] for group in replicas for place in range(shard)]
     axes = ATTENTION if axis in ATTENTION or axis == "dp-cp" else EXPERTS
     sizes = [int(mesh.size(name)) for name in axes]
     grid = np.arange(WORLD).reshape(sizes[::-1])
@@ -36,6 +45,15 @@ def test_groups_cover_all_ranks_at_the_stride_of_their_axis(axis):
         assert {len(group) for group in groups} == {mesh.size(axis)}
         for group in groups:
             assert set(np.diff(group).tolist()) <= {mesh.stride(axis)}
+
+
+def test_state_is_split_over_all_replicas_or_over_those_of_a_span():
+    for mesh in MESHES:
+        for kind, replicas in SHARDED.items():
+            shard = mesh.size(f"{kind}-shard")
+            assert shard * mesh.size(f"{kind}-replica") == mesh.size(replicas)
+            inside = 8 // mesh.stride(replicas) if mesh.shard_span else mesh.size(replicas)
+            assert shard == min(max(inside, 1), mesh.size(replicas))
 
 
 @pytest.mark.parametrize("axis", AXES)

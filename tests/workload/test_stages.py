@@ -111,8 +111,8 @@ def test_a_megatron_layout_string(num_layers, num_stages, layout, expected):
 @pytest.mark.parametrize(
     ("layout", "says"),
     [
-        ("Et*3|(tt|)*13tL", "has 15 chunks and 30 layers"),
-        ("Et*4|(tt|)*14tL", "has 16 chunks and 33 layers"),
+        ("Et*3|(tt|)*13tL", "has 15 chunks, 30 layers and 0 MTP modules"),
+        ("Et*4|(tt|)*14tL", "has 16 chunks, 33 layers and 0 MTP modules"),
         ("t*3|(tt|)*14tL", "32 layers"),
         ("Et*3|(tt|)*14t", "32 layers"),
         ("Et*3|(tt|)*14tLL", "32 layers"),
@@ -127,3 +127,34 @@ def test_a_string_that_does_not_fit_is_refused(layout, says):
     assert isinstance(refused, Violation)
     assert says in refused.message
     assert "16 chunks" in refused.legal
+
+
+@pytest.mark.parametrize(
+    ("num_stages", "layout", "expected", "modules"),
+    [
+        (16, COUNT, [3] + [4] * 14 + [2], {15: 1}),  # 61 + 3 over 16 x 4: no gap
+        (32, COUNT, [1] + [2] * 30 + [0], {31: 1}),
+        (1, "even", [61], {0: 1}),
+        (16, "Et*3|(tttt|)*14t*2mL", [3] + [4] * 14 + [2], {15: 1}),
+        (16, "Et*3|(tttt|)*13tttt|t*2|mL", None, {}),  # a chunk too many
+        (17, "Et*3|(tttt|)*14t*2|mL", [3] + [4] * 14 + [2, 0], {16: 1}),
+        (16, "Et*3|(tttt|)*14t*2L", None, {}),  # where is the module?
+    ],
+)
+def test_a_module_for_the_second_next_token_counts_as_a_layer(num_stages, layout, expected, modules):
+    stages = place_layers(61, num_stages, layout, mtp=1)
+    if expected is None:
+        assert isinstance(stages, Violation)
+        assert "m behind them" in stages.legal or "chunks" in stages.message
+        return
+    assert not isinstance(stages, Violation), stages
+    assert [stage.num_layers for stage in stages] == expected
+    assert {index: stage.mtp for index, stage in enumerate(stages) if stage.mtp} == modules
+
+
+@given(st.integers(1, 200), st.integers(1, 64))
+def test_the_first_stages_take_the_remainder(num_layers, num_stages):
+    found = [stage.num_layers for stage in place_layers(num_layers, num_stages, "first-stages-larger")]
+    assert sum(found) == num_layers
+    assert found == sorted(found, reverse=True)
+    assert found[0] - found[-1] <= 1

@@ -44,7 +44,7 @@ class Rowwise:
     def buffer_bytes(self, leg: ExpertLeg, group: Group, machine: Machine, routed_layers: Numeric) -> Numeric:
         """One dispatch buffer for each routed layer in flight and the shared combine buffer, with spare capacity. [B]"""
         constants = machine.transports[NAME]
-        one = constants["capacity_factor"] * leg.tokens * leg.top_k * leg.row_bytes
+        one = np.maximum(constants["capacity_factor"], leg.load) * leg.tokens * leg.top_k * leg.row_bytes
         return np.where(group.size > 1, (routed_layers + constants["shared_leases"]) * one, 0.0)
 
     def sm_share(self, machine: Machine) -> Numeric:

@@ -16,16 +16,16 @@ class GPipe(Schedule):
     It has no steady state, hence no pairs to merge and nothing that extra warm-up could change.
     """
 
-    def constraints(self, pp: int, micro_batches: int, vpp: int) -> list[Violation]:  # noqa: ARG002
+    def constraints(self, pp: int, micro_batches: int, vpp: int) -> list[Violation]:
         """Need one chunk a rank."""
         return list(single_chunk("gpipe", vpp))
 
-    def order(self, pp: int, micro_batches: int, vpp: int, extra_warmup: int = 0) -> list[IntArray]:  # noqa: ARG002
+    def order(self, pp: int, micro_batches: int, vpp: int, extra_warmup: int = 0) -> list[IntArray]:
         """Program of each rank."""
         ranks = [np.column_stack([np.full(micro_batches, r), np.arange(micro_batches)]) for r in range(pp)]
         return [one_forward_one_backward(rank, rank, warmup=micro_batches) for rank in ranks]
 
-    def in_flight(self, pp: int, micro_batches: int, vpp: int, extra_warmup: int = 0) -> tuple[int, ...]:  # noqa: ARG002
+    def in_flight(self, pp: int, micro_batches: int, vpp: int, extra_warmup: int = 0) -> tuple[int, ...]:
         """Return all micro-batches, on every rank."""
         return (micro_batches,) * pp
 

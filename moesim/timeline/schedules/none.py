@@ -17,19 +17,19 @@ class NoPipeline(Schedule):
     forward and backward without pipelining.
     """
 
-    def constraints(self, pp: int, micro_batches: int, vpp: int) -> list[Violation]:  # noqa: ARG002
+    def constraints(self, pp: int, micro_batches: int, vpp: int) -> list[Violation]:
         """Need one pipeline rank with one chunk."""
         found = list(single_chunk("none", vpp))
         if pp != 1:
             found.append(Violation("none-pp", f"schedule none has one pipeline rank, not pp={pp}", "pp=1"))
         return found
 
-    def order(self, pp: int, micro_batches: int, vpp: int, extra_warmup: int = 0) -> list[IntArray]:  # noqa: ARG002
+    def order(self, pp: int, micro_batches: int, vpp: int, extra_warmup: int = 0) -> list[IntArray]:
         """Program of the one rank."""
         forward = np.column_stack([np.zeros(micro_batches, np.int64), np.arange(micro_batches)])
         return [one_forward_one_backward(forward, forward, extra_warmup)]
 
-    def in_flight(self, pp: int, micro_batches: int, vpp: int, extra_warmup: int = 0) -> tuple[int, ...]:  # noqa: ARG002
+    def in_flight(self, pp: int, micro_batches: int, vpp: int, extra_warmup: int = 0) -> tuple[int, ...]:
         """Return one micro-batch, and those issued early."""
         return (min(micro_batches, 1 + extra_warmup),)
 

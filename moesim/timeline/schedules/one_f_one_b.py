@@ -21,16 +21,16 @@ class OneForwardOneBackward(Schedule):
     the steady state then takes twice as long a micro-batch. Interleaving, where they differ by two, has no such wait.
     """
 
-    def constraints(self, pp: int, micro_batches: int, vpp: int) -> list[Violation]:  # noqa: ARG002
+    def constraints(self, pp: int, micro_batches: int, vpp: int) -> list[Violation]:
         """Need one chunk a rank."""
         return list(single_chunk("1f1b", vpp))
 
-    def order(self, pp: int, micro_batches: int, vpp: int, extra_warmup: int = 0) -> list[IntArray]:  # noqa: ARG002
+    def order(self, pp: int, micro_batches: int, vpp: int, extra_warmup: int = 0) -> list[IntArray]:
         """Program of each rank."""
         ranks = [np.column_stack([np.full(micro_batches, r), np.arange(micro_batches)]) for r in range(pp)]
         return [one_forward_one_backward(rank, rank, pp - 1 - r + extra_warmup) for r, rank in enumerate(ranks)]
 
-    def in_flight(self, pp: int, micro_batches: int, vpp: int, extra_warmup: int = 0) -> tuple[int, ...]:  # noqa: ARG002
+    def in_flight(self, pp: int, micro_batches: int, vpp: int, extra_warmup: int = 0) -> tuple[int, ...]:
         """Return min(m, p - r), and those issued early."""
         return tuple(min(micro_batches, pp - rank + extra_warmup) for rank in range(pp))
 

@@ -30,6 +30,9 @@ class Recipe:
         Bytes per parameter of cast weights (both orientations) kept beside the 16-bit weights. [B]
     wgrad_rate
         Rate of the weight gradient, where it differs from ``rate``.
+    row_bytes
+        Bytes of a value that the expert exchange dispatches. Every recipe leaves messages in BF16, as the frameworks do
+        unless told otherwise. [B]
     """
 
     rate: str
@@ -39,6 +42,7 @@ class Recipe:
     cast_kernels: int = 0
     weight_copies_bytes: float = 0.0
     wgrad_rate: str | None = None
+    row_bytes: float = 2.0
 
     @property
     def casts(self) -> bool:
