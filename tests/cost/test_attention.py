@@ -84,29 +84,6 @@ def test_wide_query_heads_of_latent_attention_cost_their_width(gpu):
     assert attention_time(latent, gpu) > attention_time(core(65_536), gpu)
 
 
-def test_a_window_costs_its_columns_and_not_the_sequence(gpu):
-    wide = core(65_536)
-    window = AttentionCore(1, 32, 4, 65_536, 512, 128, 128)
-    added = gpu.kernels.attention_diagonal + gpu.kernels.attention_prologue
-    fixed = gpu.kernels.attention_fixed
-    ratio = (attention_time(wide, gpu) - fixed) / (attention_time(window, gpu) - fixed)
-    assert ratio == pytest.approx((32_768 + added) / (512 + added))
-
-
-def test_half_of_the_queries_of_a_ring_take_half_the_time(gpu):
-    whole = core(65_536)
-    half = AttentionCore(1, 32, 4, 32_768, 32_768, 128, 128)
-    fixed = gpu.kernels.attention_fixed
-    assert half.flop == whole.flop / 2
-    assert attention_time(half, gpu) - fixed == pytest.approx((attention_time(whole, gpu) - fixed) / 2)
-
-
-def test_wide_query_heads_of_latent_attention_cost_their_width(gpu):
-    latent = AttentionCore(1, 32, 32, 65_536, 32_768, 192, 128)
-    assert latent.flop == core(65_536).flop * (192 + 128) / 256
-    assert attention_time(latent, gpu) > attention_time(core(65_536), gpu)
-
-
 def test_grouped_keys_are_read_once_for_their_queries(gpu):
     assert core(4096, kv_heads=32).hbm_bytes == pytest.approx(core(4096, kv_heads=4).hbm_bytes * 64 / 36)
 
