@@ -1,6 +1,8 @@
 """Fill the tables of docs/accuracy.md: ``python docs/make_accuracy.py RUNS.csv``.
 
 RUNS.csv is a run table as in docs/run_table.md. It is not part of the project; without it, its tables stay as they are.
+The tables of kernels and collectives are those of docs/accuracy_kernels.md and docs/accuracy_collectives.md, which have
+scripts of their own; ``make accuracy`` runs all three.
 Each table stands between ``<!-- NAME -->`` and ``<!-- end -->``; the text around is written by hand.
 """
 
@@ -17,6 +19,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from accuracy_stamp import stamp
 from refresh import signed, table
 
 import moesim
@@ -366,6 +369,14 @@ def run_table_parts(path: Path) -> dict[str, str]:
     }
 
 
+def first_table(page: str) -> str:
+    """First table of a page beside this one."""
+    text = PAGE.with_name(page).read_text(encoding="utf-8")
+    found = re.search(r"(?:^\|.*\n)+", text, flags=re.M)
+    assert found is not None, page
+    return found[0].rstrip()
+
+
 def main(arguments: list[str]) -> None:
     """Fill the page."""
     runs = shown_runs()
@@ -376,7 +387,9 @@ def main(arguments: list[str]) -> None:
         "misses": miss_table(measured),
         "ladder": ladder_table(),
         "verdicts": verdict_table(),
-        "date": f"Tables of {date.today():%Y-%m-%d}, made by `python docs/make_accuracy.py RUNS.csv`.",
+        "kernels": first_table("accuracy_kernels.md"),
+        "collectives": first_table("accuracy_collectives.md"),
+        "date": f"Tables of {date.today():%Y-%m-%d}, made by `make accuracy` for the calibrations of `stamp {stamp()}`.",
     }
     parts |= run_table_parts(Path(arguments[0])) if arguments else {}
     text = PAGE.read_text(encoding="utf-8")
