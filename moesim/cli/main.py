@@ -13,6 +13,7 @@ import moesim.cli.calibrate_collectives as calibrate_collectives
 import moesim.cli.calibrate_kernels as calibrate_kernels
 import moesim.cli.calibrate_transport as calibrate_transport
 import moesim.cli.collective as collective
+import moesim.cli.compare as compare
 import moesim.cli.estimate as estimate
 import moesim.cli.explain as explain
 import moesim.cli.kernel as kernel
@@ -28,6 +29,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command("estimate", help=estimate.HELP)(estimate.command)
+app.command("compare", help=compare.HELP)(compare.command)
 app.command("explain", help=explain.HELP)(explain.command)
 app.command("specs", help=specs.HELP)(specs.command)
 app.command("collective", help=collective.HELP)(collective.command)
