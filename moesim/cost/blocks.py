@@ -94,7 +94,12 @@ def _priced(
 def _prices(ops: tuple[Op, ...], plan: Plan, scale: Numeric) -> Ops:
     mesh, machine = plan.mesh, plan.machine
     return tuple(
-        PricedOp(op, op_time(op, mesh, machine, plan.transport), scale * launch_time(op, mesh, machine)) for op in ops
+        PricedOp(
+            op,
+            op_time(op, mesh, machine, plan.transport) * plan.raised(op.work, op.category, op.name),
+            scale * launch_time(op, mesh, machine),
+        )
+        for op in ops
     )
 
 

@@ -14,6 +14,7 @@ from moesim.cost.memory_bound import traffic_time
 from moesim.cost.plan import Plan, composition
 from moesim.cost.stage import ChunkTime, Keep, Ops, Piece, chunk_time, interleaved, sequential
 from moesim.timeline.step import Communication, StepGraph, step_graph
+from moesim.workload.ops import Message, Traffic
 from moesim.workload.sharding import RankParams, update_bytes
 from moesim.workload.stages import Stage
 
@@ -185,7 +186,10 @@ def boundary_time(plan: Plan, stage: int) -> Numeric:
         return 0.0
     payload = 2 * plan.setting.local_tokens * plan.model.hidden
     pair = Group(2.0, np.where(plan.boundary_crosses_nodes(stage) > 0, 1.0, 2.0))
-    return collective_time("send-recv", payload, pair, plan.machine.links)
+    seconds = collective_time("send-recv", payload, pair, plan.machine.links)
+    if plan.errors is None:
+        return seconds
+    return seconds * plan.errors.raised(Message("send-recv", "pp", payload), "pp", "stage boundary", pair)
 
 
 def gradient_reduction_time(plan: Plan, params: RankParams) -> Numeric:
@@ -212,15 +216,17 @@ def parameter_gather_time(plan: Plan, params: RankParams) -> Numeric:
 
 def _over(plan: Plan, params: RankParams, value_bytes: float, collective: str, axes: tuple[str, str]) -> Numeric:
     machine, mesh = plan.machine, plan.mesh
-    times = (
-        collective_time(collective, value_bytes * count, machine.group(mesh, axis), machine.links)
-        for count, axis in zip((params.dense, params.routed), axes, strict=True)
-    )
-    return sum(times, 0.0)
+    total: Numeric = 0.0
+    for count, axis in zip((params.dense, params.routed), axes, strict=True):
+        work = Message(collective, axis, value_bytes * count)
+        seconds = collective_time(collective, work.size, machine.group(mesh, axis), machine.links)
+        total = total + seconds * plan.raised(work, "dp", f"{collective} of {axis.removesuffix('-shard')} state")
+    return total
 
 
 def optimizer_time(plan: Plan, rank: int) -> Numeric:
     """Time of the Adam step of one rank: it is bound by HBM. [s]"""
     ranks = plan.schedule.stage_rank(plan.strategy.pp, plan.strategy.vpp)
     held = sum((plan.params[stage] for stage, owner in enumerate(ranks) if owner == rank), RankParams())
-    return traffic_time(update_bytes(held, plan.replicas, plan.state_types, plan.sharding), plan.machine.gpu)
+    work = Traffic(update_bytes(held, plan.replicas, plan.state_types, plan.sharding))
+    return traffic_time(work.hbm_bytes, plan.machine.gpu) * plan.raised(work, "optimizer", f"optimizer of rank {rank}")

@@ -19,7 +19,7 @@ from moesim.cost.gemm import gemm_parts
 from moesim.cost.grouped import grouped_parts
 from moesim.cost.machine import Gpu, Residuals
 from moesim.cost.memory_bound import traffic_time
-from moesim.cost.regimes import regime
+from moesim.cost.regimes import quantities, regime
 from moesim.problem import build_gpu, build_residuals
 from moesim.spec import library
 from moesim.workload.ops import AttentionCore, Gemm, Traffic
@@ -86,7 +86,7 @@ def kernel_price(family: str, work: Gemm | AttentionCore | Traffic, gpu_name: st
         efficiency = flop / time / spec.peak_flop_rate[key].value
     else:
         efficiency = moved / time / float(peak)
-    evidence = _evidence(known, covered_values(work))
+    evidence = _evidence(known, quantities(work))
     return KernelPrice(spec.name, time, time * low, time * high, flop, moved, bound, efficiency, evidence, parts)
 
 
@@ -106,18 +106,6 @@ def _time(family: str, work: Gemm | AttentionCore | Traffic, gpu: Gpu) -> tuple[
             fixed = gpu.kernels.memory_fixed
             found = {"memory": time - fixed, "fixed": fixed}
     return float(time), {name: float(value) for name, value in found.items()}
-
-
-def covered_values(work: Gemm | AttentionCore | Traffic) -> dict[str, float]:
-    """Quantities of a kernel that calibrations say the range of."""
-    match work:
-        case Gemm():
-            names = {"m": work.m, "n": work.n, "k": work.k, "groups": work.groups}
-        case AttentionCore():
-            names = {"batch": work.batch, "heads": work.heads, "length": work.queries, "query_dim": work.query_dim}
-        case Traffic():
-            names = {"bytes": work.hbm_bytes}
-    return {name: float(value) for name, value in names.items()}
 
 
 def _evidence(known: Residuals | None, values: Mapping[str, Any]) -> Any:
