@@ -103,8 +103,7 @@ def _where(row: Measured) -> Setting | str:
         base.fabric,
         Group(row.ranks, per_node),
         base.links,
-        base.node_calibration,
-        base.fabric_calibration,
+        base.residuals,
     )
 
 
