@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from moesim.base.numeric import Numeric
-from moesim.cost.machine import Gpu, Group, Residuals
-from moesim.workload.ops import AttentionCore, Gemm, Message, Traffic
+from moesim.cost.machine import Gpu, Residuals
+from moesim.workload.ops import AttentionCore, Gemm, Traffic
 
 Regimes = NDArray[Any]
 
@@ -70,16 +70,6 @@ def quantities(work: Gemm | AttentionCore | Traffic) -> dict[str, float]:
         case Traffic():
             names = {"bytes": work.hbm_bytes}
     return {name: float(value) for name, value in names.items()}
-
-
-def message_family(group: Group) -> str:
-    """Family of calibrations of a collective: inside a node or across nodes."""
-    return "collectives-net" if float(group.nodes) > 1 else "collectives-node"
-
-
-def message_regime(work: Message, group: Group) -> str:
-    """Regime of a collective: by its name."""
-    return work.collective
 
 
 def sigma(residuals: Residuals, regimes: Regimes) -> Numeric:

@@ -12,12 +12,18 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from moesim.base.numeric import Numeric
+from moesim.cost.certainty import (
+    BLOCKWISE,
+    NET,
+    NODE,
+    OUTSIDE,
+    collective_certainty,
+    collective_regime,
+    leg_certainty,
+)
 from moesim.cost.machine import Group, Machine, Residuals
-from moesim.cost.regimes import family, message_family, message_regime, quantities, regime
+from moesim.cost.regimes import family, quantities, regime
 from moesim.workload.ops import AttentionCore, ExpertLeg, Gemm, Message, Traffic, Work
-
-EXTRAPOLATED_SPREAD = 1.5
-"""How much wider residuals are taken outside of what was measured. Assumed: as much as on another GPU. [-]"""
 
 
 @dataclass(frozen=True)
@@ -62,7 +68,7 @@ class PriceErrors:
         group
             Ranks that a message or an expert leg goes between.
         """
-        which, kind, values = self._placed(work, category, group)
+        which, kind, values = placed(work, category, self.machine, self.transport, group)
         if which is None:
             return 1.0
         known = self.machine.residuals.get(which)
@@ -71,32 +77,45 @@ class PriceErrors:
             return 1.0
         found = list(beyond(known, which, name, kind, values))
         self.outside.update(dict.fromkeys(found))
+        sigma = self._sigma(known, kind, work, group, bool(found))
         factor = np.ones(self.count)
         everywhere, only_outside = self.columns[which]
-        sigma = known.sigma(kind) * (EXTRAPOLATED_SPREAD if found else 1.0)
         factor[everywhere] = np.exp(sigma)
         if found:
             factor[only_outside] = np.exp(sigma)
         return factor
 
-    def _placed(self, work: Work, category: str, group: Group | None) -> tuple[str | None, str, Mapping[str, float]]:
-        """Family, regime and covered quantities of an operation; no family where there is nothing to do."""
-        idle = group is not None and float(group.size) <= 1
-        if idle or (isinstance(work, Traffic) and not float(work.hbm_bytes)):
+    def _sigma(self, known: Residuals, kind: str, work: Work, group: Group | None, outside: bool) -> float:
+        residuals = self.machine.residuals
+        if isinstance(work, Message) and group is not None:
+            return float(collective_certainty(work.collective, work.size, group, residuals).sigma)
+        if isinstance(work, ExpertLeg) and group is not None:
+            return float(leg_certainty(self.transport, work, group, residuals).sigma)
+        return known.sigma(kind) * (OUTSIDE if outside else 1.0)
+
+
+def placed(
+    work: Work, category: str, machine: Machine, transport: str, group: Group | None
+) -> tuple[str | None, str, Mapping[str, float]]:
+    """Family, regime and covered quantities of an operation; no family where there is nothing to do."""
+    if isinstance(work, Gemm | AttentionCore | Traffic):
+        if isinstance(work, Traffic) and not float(work.hbm_bytes):
             return None, "", {}
-        match work:
-            case Gemm() | AttentionCore() | Traffic():
-                kind = str(regime(work, category, self.machine.gpu))
-                return family(category), kind, quantities(work)
-            case ExpertLeg() if group is not None:
-                across = "inter" if float(group.nodes) > 1 else "intra"
-                values = {"tokens": float(work.busy_tokens), "nodes": float(group.nodes)}
-                return f"transport-{self.transport}", f"{across}-{work.direction}", values
-            case Message() if group is not None and float(work.size):
-                values = {"size_bytes": float(work.size), "ranks": float(group.size), "nodes": float(group.nodes)}
-                return message_family(group), message_regime(work, group), values
-            case _:
-                return None, "", {}
+        return family(category), str(regime(work, category, machine.gpu)), quantities(work)
+    if group is None or float(group.size) <= 1:
+        return None, "", {}
+    across = float(group.nodes) > 1
+    if isinstance(work, ExpertLeg) and transport != BLOCKWISE:
+        values = {"tokens": float(work.busy_tokens), "nodes": float(group.nodes)}
+        return f"transport-{transport}", f"{'inter' if across else 'intra'}-{work.direction}", values
+    if isinstance(work, ExpertLeg):
+        name, size = "all-to-all", float(work.busy_tokens * work.top_k * work.row_bytes)
+    else:
+        name, size = work.collective, float(work.size)
+    if not size:
+        return None, "", {}
+    count = {"nodes": float(group.nodes)} if across else {"ranks": float(group.size)}
+    return NET if across else NODE, str(collective_regime(name, size, group)), {"size_bytes": size} | count
 
 
 def families(machine: Machine, transport: str) -> tuple[str, ...]:
@@ -113,6 +132,6 @@ def beyond(known: Residuals, which: str, name: str, kind: str, values: Mapping[s
         low, high = known.covered.get(quantity, (-np.inf, np.inf))
         if not low <= value <= high:
             found.append(Outside(which, name, quantity, value, low, high))
-    if len(known.quantiles) > 1 and kind not in known.quantiles:
+    if set(known.quantiles) != {"all"} and kind not in known.quantiles:
         found.append(Outside(which, name, "regime", kind))
     return found

@@ -53,8 +53,9 @@ def test_the_json_of_the_runs(moesim, name, answer_keys):
     assert set(answer["exposed_s"]) == {"ep", "tp", "cp", "pp", "dp", "host"}
     assert set(answer["binding"]) == {"resource", "share"}
     assert answer["evidence"] in ("measured", "calibrated", "datasheet", "assumed")
-    assert answer["low_s"] is None
-    assert answer["high_s"] is None
+    assert answer["low_s"] < answer["step_time_s"] < answer["high_s"]
+    assert set(answer["interval"]["contributions"][0]) == {"name", "log_error", "share", "evidence", "family"}
+    assert "structure" in answer["interval"]["lacks"]
     assert answer["flops_convention"] == "causal"
     assert answer["feasible"] is True
     assert answer["violations"] == []
