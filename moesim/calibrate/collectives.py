@@ -97,7 +97,7 @@ def parameters_of(collective: str, scope: str, links: Links) -> list[Parameter]:
         found += [(rank, f"{name}-latency", 1.2), (rank, f"{name}-bandwidth", 0.3)]
         if scope not in ACROSS and simple and collective != "send-recv":
             found.append((rank, f"{name}-ramp", 1.5))
-        if simple and "ring" in way:
+        if simple and ("ring" in way or (collective == "all-to-all" and scope not in ACROSS)):
             found.append((rank, f"{name}-norm", 0.8))
         if scope in ACROSS and way.endswith("-ll") and EAGER in links.fits:
             found.append((rank, f"{name}-late", 0.8))
