@@ -85,6 +85,8 @@ def _spec_path(machine: Machine, path: str) -> str:
         SPEC_PATHS.get(path, ""),
         path.replace("gpu.rates.", "gpu.peak_flop_rate."),
         path,
+        f"node.{path}",
+        path.replace("links.fits.", "fabric.fits."),
         f"node.links.{name}",
         f"fabric.{name.removeprefix('nic_')}",
         path.replace(f".{name}", f".constants.{name}"),

@@ -165,9 +165,8 @@ def test_a_pipeline_inside_a_node_sends_over_nvlink(small):
 def test_every_constant_of_the_machine_is_ranked_with_its_source(qwen):
     answer = estimate(qwen)
     paths = {constant.path for constant in answer.constants}
-    switches = {"nvls", "nccl", "fits"}  # and a mapping, whose entries have paths of their own
-    assert {f"links.{name}" for name in Links.__dataclass_fields__ if name not in switches} <= paths
-    assert any(path.startswith("links.fits.") for path in paths)
+    single = set(Links.__dataclass_fields__) - {"nvls", "nccl", "fits"}  # two are switches
+    assert {f"links.{name}" for name in single} | {f"links.fits.{name}" for name in qwen.machine.links.fits} <= paths
     assert any(path.startswith("transports.deepep.") for path in paths)
     assert not any(path.startswith("transports.nccl") for path in paths)
     unsourced = [c.path for c in answer.constants if c.kind != "assumed" and not c.source]
@@ -179,7 +178,11 @@ def test_every_constant_of_the_machine_is_ranked_with_its_source(qwen):
     assert settings["gpu.rates.bf16"] == "gpu.peak_flop_rate.bf16"
     assert settings["host.launch"] == "software.host.framework_per_kernel"
     assert settings["transports.deepep.num_sms"] == "transports.deepep.num_sms"
-    assert kinds["transports.deepep.inter_dispatch_rdma_bandwidth"] == "derived"
+    assert kinds["transports.deepep.inter_dispatch_rdma_bandwidth"] == "measured"
+    fits = {path: settings[path] for path in paths if path.startswith("links.fits.")}
+    assert {kinds[path] for path in fits} == {"measured"}
+    assert settings["links.fits.all-gather-ring-simple-node-bandwidth"].startswith("node.links.fits.")
+    assert settings["links.fits.all-gather-ring-simple-net-bandwidth"].startswith("fabric.fits.")
 
 
 def test_overriding_a_number_makes_it_assumed(qwen):
