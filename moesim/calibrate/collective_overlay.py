@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -17,8 +18,8 @@ from moesim.cost.machine import Links
 from moesim.spec import library
 from moesim.spec.spellings import gpu_of
 from moesim.traces.aiconfigurator_nccl import PACKAGE, read_nccl_table
-from moesim.traces.collective_table import Measured, MeasuredTable, read_collective_csv
-from moesim.traces.readers.nccl_tests import read_nccl_tests, sniff
+from moesim.traces.collective_files import read_collective_file
+from moesim.traces.collective_table import Measured, MeasuredTable
 
 FOLDS = 5
 NODE_SCOPES, NET_SCOPES = ("node", "quad", "pair"), ("net", "two")
@@ -28,15 +29,7 @@ def read_measured(source: str, gpu: str, *, collective: str | None = None) -> Me
     """Read rows from the package, a CSV, or a log of nccl-tests."""
     if source == PACKAGE:
         return read_nccl_table(gpu)
-    path = Path(source)
-    if not path.is_file():
-        what = f"no file '{source}'"
-        raise SpecError.single("--from", "", what, f"give a CSV, a log of nccl-tests, or {PACKAGE}")
-    with path.open(encoding="utf-8", errors="replace") as file:
-        head = file.read(4096)
-    if path.suffix == ".csv" or not (sniff(head) or head.lstrip().startswith("{")):
-        return read_collective_csv(path)
-    return read_nccl_tests(path, collective=collective)
+    return read_collective_file(Path(source), collective=collective)
 
 
 def chosen_rows(table: MeasuredTable, gpu: str, scopes: Sequence[str], match: str = "") -> MeasuredTable:
@@ -68,13 +61,18 @@ def folds(rows: Sequence[Measured], scopes: Sequence[str]) -> tuple[str, list[Ca
         for name in ("per_node", "nodes"):
             kinds = sorted({getattr(row, name) for row in rows})
             if len(kinds) > 2:
-                return name, [lambda row, kind=kind, name=name: getattr(row, name) == kind for kind in kinds]  # type: ignore[misc]
+                return name, [partial(_is, name, kind) for kind in kinds]
     sizes = sorted({round(np.log2(row.size)) for row in rows})
     places = {size: index % FOLDS for index, size in enumerate(sizes)}
-    return "size", [
-        lambda row, fold=fold: places[round(np.log2(row.size))] == fold  # type: ignore[misc]
-        for fold in range(min(FOLDS, len(sizes)))
-    ]
+    return "size", [partial(_in_fold, places, fold) for fold in range(min(FOLDS, len(sizes)))]
+
+
+def _is(name: str, kind: float, row: Measured) -> bool:
+    return bool(getattr(row, name) == kind)
+
+
+def _in_fold(places: Mapping[int, int], fold: int, row: Measured) -> bool:
+    return places[round(np.log2(row.size))] == fold
 
 
 def held_out_predictions(

@@ -136,7 +136,7 @@ CONGESTED = 8
 
 def transport_overlay(transport: str, gpu: str) -> Overlay:
     """Constants of a transport from the tables of a GPU, with the errors on groups that no fit saw."""
-    constants = {name: one.value for name, one in library.get("transports", transport).constants.items()}
+    constants = {name: one.value for name, one in library.uncalibrated_transport(transport).constants.items()}
     inside, between = read_deepep(gpu, False), read_deepep(gpu, True)
     congested = int((between.nodes >= CONGESTED).sum())
     between = between[between.nodes < CONGESTED].reset_index(drop=True)
