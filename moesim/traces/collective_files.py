@@ -29,4 +29,8 @@ def read_collective_file(path: Path, *, collective: str | None = None) -> Measur
             head = file.read(4096).decode("utf-8", errors="replace")
         if sniff(head) or head.lstrip().startswith("{"):
             return read_nccl_tests(path, collective=collective)
+    if collective is not None:
+        raise SpecError.single(
+            "--op", "", "is for logs that do not say it", f"'{path}' tells its operations: leave it out"
+        )
     return read_collective_csv(path)
