@@ -191,6 +191,9 @@ def build_machine(specs: ScenarioSpecs) -> Machine:
     provenance = dict(specs.provenance)
     for name, transport in used.items():
         provenance |= transport.provenance(f"transports.{name}")
+    legs: dict[str, Residuals] = {}
+    for transport in used.values():
+        legs |= leg_residuals(transport, gpu, node, nic)
     return Machine(
         gpu=build_gpu(gpu),
         links=build_links(node, nic, fabric, software.runtime.nvls.value),
@@ -208,9 +211,9 @@ def build_machine(specs: ScenarioSpecs) -> Machine:
         nvlink_domain=float(node.nvlink_domain),
         gpus_per_node=node.gpus_per_node,
         num_gpus=specs.num_gpus,
-        transports={name: transport_constants(spec, specs) for name, spec in used.items()},
+        transports={name: transport_constants(spec, gpu, node, nic, software) for name, spec in used.items()},
         provenance=provenance,
-        residuals=build_residuals(gpu.name) | build_link_residuals(node.name, fabric.name) | build_leg_residuals(specs),
+        residuals=build_residuals(gpu.name) | build_link_residuals(node.name, fabric.name) | legs,
     )
 
 
@@ -250,15 +253,13 @@ def build_link_residuals(node: str, fabric: str) -> dict[str, Residuals]:
     return found
 
 
-def build_leg_residuals(specs: ScenarioSpecs) -> dict[str, Residuals]:
-    """Return how far the prices of the legs of each transport were off, wider on links that they were not fitted on."""
-    found: dict[str, Residuals] = {}
-    for name in library.names("transports"):
-        one = library.link_calibration("transports", name)
-        if one is not None:
-            scales = link_scales(specs.transport(name), specs).values()
-            found[f"transport-{name}"] = _residuals(one, all(abs(scale - 1) < SAME for scale in scales))
-    return found
+def leg_residuals(spec: TransportSpec, gpu: GpuSpec, node: NodeSpec, nic: NicSpec) -> dict[str, Residuals]:
+    """Return how far the prices of the legs of a transport were off, wider on links that it was not fitted on."""
+    one = library.link_calibration("transports", spec.name)
+    if one is None:
+        return {}
+    own = all(abs(scale - 1) < SAME for scale in link_scales(spec, gpu, node, nic).values())
+    return {f"transport-{spec.name}": _residuals(one, own)}
 
 
 def _residuals(one: CalibrationSpec, own: bool) -> Residuals:
@@ -298,25 +299,24 @@ def build_links(node: NodeSpec, nic: NicSpec, fabric: FabricSpec, nvls: bool = T
     )
 
 
-def transport_constants(spec: TransportSpec, specs: ScenarioSpecs) -> dict[str, float]:
+def transport_constants(
+    spec: TransportSpec, gpu: GpuSpec, node: NodeSpec, nic: NicSpec, software: SoftwareSpec | None = None
+) -> dict[str, float]:
     """Return the constants of a transport; those fitted on other links grow with the links at hand."""
-    values = {name: constant.value for name, constant in spec.constants.items()}
-    told = specs.software.constants.get(f"{spec.name}_num_sms")
+    values = {name: constant.value for name, constant in spec.constants.items() if not name.startswith("reference_")}
+    told = software.constants.get(f"{spec.name}_num_sms") if software else None
     if told is not None:
         values["num_sms"] = told.value
-    for reference in ("reference_nvlink_bandwidth", "reference_nic_bandwidth"):
-        values.pop(reference, None)
-    for word, scale in link_scales(spec, specs).items():
+    for word, scale in link_scales(spec, gpu, node, nic).items():
         values |= {name: value * scale for name, value in values.items() if name.endswith(word)}
     return values
 
 
-def link_scales(spec: TransportSpec, specs: ScenarioSpecs) -> dict[str, float]:
+def link_scales(spec: TransportSpec, gpu: GpuSpec, node: NodeSpec, nic: NicSpec) -> dict[str, float]:
     """Return how many times faster the links at hand are than those that a transport was fitted on, by name of a rate."""
-    nic = specs.nic.bandwidth.value * specs.node.nics_per_node / specs.node.gpus_per_node
     links = {
-        "nvlink_bandwidth": ("reference_nvlink_bandwidth", specs.gpu.nvlink_bandwidth.value),
-        "rdma_bandwidth": ("reference_nic_bandwidth", nic),
+        "nvlink_bandwidth": ("reference_nvlink_bandwidth", gpu.nvlink_bandwidth.value),
+        "rdma_bandwidth": ("reference_nic_bandwidth", nic.bandwidth.value * node.nics_per_node / node.gpus_per_node),
     }
     return {
         word: rate / spec.constants[reference].value

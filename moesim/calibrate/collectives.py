@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -176,7 +177,7 @@ def fit_messages(rows: Rows, links: Links) -> dict[str, float]:
     for channels in (4.0, 2.0, 8.0, 1.0):  # of equals the first, which NCCL takes on 400 Gb/s
         fixed = {"send-recv-net-channels": channels}
         fit = fitted(
-            lambda values, fixed=fixed: predicted(rows, links, {**values, **fixed}),  # type: ignore[misc]
+            partial(_with_fixed, rows, links, fixed),
             rows.time,
             [
                 Parameter("send-recv-net-channel-bandwidth", CHANNEL_BANDWIDTH, 2e9, 100e9, 0.3, "bandwidth"),
@@ -188,6 +189,10 @@ def fit_messages(rows: Rows, links: Links) -> dict[str, float]:
         )
         found.append((fit.costs[0], {**fit.values, **fixed}))
     return min(found, key=lambda one: one[0])[1]
+
+
+def _with_fixed(rows: Rows, links: Links, fixed: Mapping[str, float], values: Mapping[str, float]) -> Floats:
+    return predicted(rows, links, {**values, **fixed})
 
 
 UNMOVED = 0.0015

@@ -57,12 +57,16 @@ def collective_certainty(collective: str, size: Numeric, group: Group, residuals
     return Certainty(np.where(silent, 0.0, sigma), np.where(silent, True, covered))
 
 
+def leg_regime(direction: str, group: Group) -> Regimes:
+    """Regime of a dispatch or combine: inside a node or across nodes."""
+    return np.char.add(np.where(np.asarray(group.nodes) > 1, "inter-", "intra-"), direction)
+
+
 def leg_certainty(transport: str, leg: ExpertLeg, group: Group, residuals: Mapping[str, Residuals]) -> Certainty:
     """How well the time of a dispatch or combine is known; a block all-to-all is known as well as that of NCCL."""
     if transport == BLOCKWISE:
         return collective_certainty("all-to-all", leg.busy_tokens * leg.top_k * leg.row_bytes, group, residuals)
-    where = np.where(np.asarray(group.nodes) > 1, "inter-", "intra-")
-    regimes = np.char.add(where, leg.direction)
+    regimes = leg_regime(leg.direction, group)
     quantities = {"tokens": leg.busy_tokens, "nodes": group.nodes}
     found = _certainty(residuals.get(f"transport-{transport}"), regimes, quantities)
     silent = np.asarray(group.size) <= 1
@@ -78,6 +82,15 @@ def quantiles(known: Residuals | None, regime: str, quantities: Mapping[str, Num
     covered = bool(_within(known, quantities))
     wider = known.stretch if covered else max(known.stretch, OUTSIDE)
     return wider * low, wider * high, covered
+
+
+def evidence(known: Residuals | None, regime: str, quantities: Mapping[str, Numeric]) -> str:
+    """Grade of one price: calibrated, carried over (derived), extrapolated, or from the datasheet."""
+    if known is None or regime not in known.quantiles:
+        return "datasheet"
+    if not _within(known, quantities):
+        return "extrapolated"
+    return "calibrated" if known.stretch == 1 else "derived"
 
 
 def _certainty(known: Residuals | None, regimes: Regimes, quantities: Mapping[str, Numeric]) -> Certainty:

@@ -163,6 +163,12 @@ def uncalibrated_gpu(name: str, family: str) -> GpuSpec:
     return validate(GpuSpec, with_inherited(written, lambda other: document("gpus", other)))
 
 
+def uncalibrated_transport(name: str) -> TransportSpec:
+    """Return a transport without its calibration: where another fit of it starts."""
+    path = file("transports", name)
+    return validate(TransportSpec, _written(path, _changed(path)))
+
+
 def _calibrated(written: Document, gpu: str, skip: str = "") -> Document:
     """Return a GPU with the constants of its calibrations in place of those that its file has."""
     used = (one for family, one in calibrations(gpu).items() if family != skip)

@@ -179,10 +179,8 @@ def quantiles(collective: str, size: float, group: Group, where: Setting) -> tup
     known = where.residuals.get(NET if group.nodes > 1 else NODE)
     regime = str(collective_regime(collective, size, group))
     quantities = {"size_bytes": size} | ({"nodes": group.nodes} if group.nodes > 1 else {"ranks": group.size})
-    low, high, covered = uncertain.quantiles(known, regime, quantities)
-    if known is None or regime not in known.quantiles:
-        return low, high, "datasheet"
-    return low, high, "measured" if covered and known.stretch == 1 else "calibrated"
+    low, high, _ = uncertain.quantiles(known, regime, quantities)
+    return low, high, uncertain.evidence(known, regime, quantities)
 
 
 FASTER = 1.25

@@ -24,8 +24,8 @@ def node(variants: dict[str, Problem]) -> Problem:
     """A dense model on one node whose links have bandwidth and nothing else, so that time is traffic."""
     problem = variants["dense"].with_changes({"cluster.count": 1, "global_batch": 64})
     machine = problem.machine
-    bare = {"nvlink_base_latency": 0.0, "nvlink_latency": 0.0, "nvlink_ramp": 0.0, "fits": {}}  # nothing fitted on top
-    wire = replace(machine.links, **bare, nvls=False, nccl=Nccl(protocols=("simple",)))
+    simple = replace(machine.links, fits={}, nvls=False, nccl=Nccl(protocols=("simple",)))
+    wire = replace(simple, nvlink_base_latency=0.0, nvlink_latency=0.0, nvlink_ramp=0.0)
     return replace(problem, machine=replace(machine, links=wire))
 
 
