@@ -5,6 +5,7 @@ import json
 import pytest
 
 from moesim.estimator import estimate
+from moesim.report.estimate import seconds
 from moesim.result import BREAKDOWN
 
 MEMORY = [
@@ -26,7 +27,9 @@ def test_the_table_for_people(moesim, scenario, qwen):
     assert "predicted" in shown.out
     for words in ("step time", "tokens/s per GPU", "dense GEMM", "expert exchange (EP)", "pipeline bubble", "fits:"):
         assert words in shown.out
-    assert f"{sum(answer.breakdown_s.values()):.2f} s" in shown.out
+    assert seconds(sum(answer.breakdown_s.values())) in shown.out
+    assert "90 % interval" in shown.out
+    assert "not errors of the model" in " ".join(shown.out.split())
     assert "layers placed by: count-embedding-and-loss" in shown.out
     assert "assumed: strategy.cp_kind" in shown.out
     assert "\x1b" not in shown.out  # no colours where nobody looks
