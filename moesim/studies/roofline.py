@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from moesim.cost.blocks import Blocks, price_blocks
 from moesim.cost.collectives import collective_time
+from moesim.cost.machine import Group
 from moesim.cost.pipeline import (
     boundary_time,
     gather_messages,
@@ -22,12 +24,13 @@ from moesim.estimator import estimate
 from moesim.problem import Problem
 from moesim.studies.collectives import bus_factor
 from moesim.studies.explain import bound, message_bytes, rank_ops
-from moesim.workload.ops import ExpertLeg, Gemm, Message, Op, Work
+from moesim.workload.ops import ExpertLeg, Gemm, Message, Op
 
 CONVENTION = (
     "FLOP as executed, a multiply-add is 2; attention counts the causal half, its backward twice the forward; "
     "memory-bound kernels count none; recomputed operations are listed again; messages count the bytes that each rank "
-    "puts on its links as nccl-tests do, the expert exchange every route: what goes once per node can exceed the link"
+    "puts on its links as nccl-tests do, the expert exchange every route: what goes once per node can exceed the link, "
+    "as what stays in the L2 can exceed the HBM; across nodes a ring has the NICs of all its ranks in a node"
 )
 PEAKS = {"bf16": "bf16", "fp16": "fp16", "nvfp4": "fp4"}
 """Peak of the datasheet behind a kind of GEMM; every other one is FP8."""
@@ -103,18 +106,17 @@ def roofline(problem: Problem) -> Roofline:
     plan = problem.plan()
     flop_roofs, byte_roofs = _roofs(plan)
     blocks = price_blocks(plan)
-    found: dict[tuple[str, str, float], PricedOp] = {}
-    calls: dict[tuple[str, str, float], dict[int, int]] = {}
+    found: dict[tuple[str, str, float], _Call] = {}
+    counts: dict[tuple[str, str, float], dict[int, int]] = {}
     for rank in range(int(plan.strategy.pp)):
-        for where, priced, count in _ops(plan, blocks, rank):
-            if float(priced.seconds):
-                key = (where, priced.op.name, float(priced.seconds))
-                found.setdefault(key, priced)
-                on_ranks = calls.setdefault(key, {})
-                on_ranks[rank] = on_ranks.get(rank, 0) + count
-    points = (
-        _point(plan, key[0], priced, calls[key], step_time, flop_roofs, byte_roofs) for key, priced in found.items()
-    )
+        for call in _ops(plan, blocks, rank):
+            seconds = float(call.priced.seconds)
+            if seconds:
+                key = (call.where, call.priced.op.name, seconds)
+                found.setdefault(key, call)
+                on_ranks = counts.setdefault(key, {})
+                on_ranks[rank] = on_ranks.get(rank, 0) + call.count
+    points = (_point(plan, call, counts[key], step_time, (flop_roofs, byte_roofs)) for key, call in found.items())
     ordered = sorted(points, key=lambda point: -point.share_of_step)
     used = {point.format for point in ordered}
     shown = {name: rate for name, rate in flop_roofs.items() if name in used or name == "bf16"}
@@ -139,11 +141,24 @@ def _roofs(plan: Plan) -> tuple[dict[str, float], dict[str, float]]:
     return flop, {name: rate for name, rate in bytes_.items() if rate > 0}
 
 
-def _ops(plan: Plan, blocks: Blocks, rank: int) -> list[tuple[str, PricedOp, int]]:
+@dataclass(frozen=True)
+class _Call:
+    """An operation, where it is, how often a rank calls it, and the ranks of a message."""
+
+    where: str
+    priced: PricedOp
+    count: int
+    group: Group | None = None
+
+
+def _ops(plan: Plan, blocks: Blocks, rank: int) -> Iterator[_Call]:
     """Operations of a rank, those of the end of the step and between stages among them."""
-    found = list(rank_ops(plan, blocks, rank))
+    for where, priced, count in rank_ops(plan, blocks, rank):
+        work = priced.op.work
+        axis = work.axis if isinstance(work, Message) else "ep" if isinstance(work, ExpertLeg) else None
+        yield _Call(where, priced, count, None if axis is None else plan.machine.group(plan.mesh, axis))
     update = Op("optimizer", "optimizer", optimizer_work(plan, rank))
-    found.append(("step", PricedOp(update, optimizer_time(plan, rank), 0), 1))
+    yield _Call("step", PricedOp(update, optimizer_time(plan, rank), 0), 1)
     kinds = {kind for kind, _ in plan_graph(plan).rows}
     owners = plan.schedule.stage_rank(plan.strategy.pp, plan.strategy.vpp)
     for stage in (index for index, owner in enumerate(owners) if owner == rank):
@@ -152,37 +167,36 @@ def _ops(plan: Plan, blocks: Blocks, rank: int) -> list[tuple[str, PricedOp, int
         for work in messages:
             group = plan.machine.group(plan.mesh, work.axis)
             seconds = collective_time(work.collective, work.size, group, plan.machine.links)
-            found.append(("step", PricedOp(Op(message_name(work), "dp", work), seconds, 0), 1))
+            yield _Call("step", PricedOp(Op(message_name(work), "dp", work), seconds, 0), 1, group)
         if stage + 1 < len(owners):
             payload = Message("send-recv", "pp", 2 * plan.setting.local_tokens * plan.model.hidden)
+            pair = Group(2.0, 2.0 - float(plan.boundary_crosses_nodes(stage)))
             sent = PricedOp(Op("stage boundary", "pp", payload), boundary_time(plan, stage), 0)
-            found.append(("stage", sent, 2 * plan.num_micro_batches))
-    return found
+            yield _Call("stage", sent, 2 * plan.num_micro_batches, pair)
 
 
 def _point(
     plan: Plan,
-    where: str,
-    priced: PricedOp,
+    call: _Call,
     calls: dict[int, int],
     step_time: float,
-    flop_roofs: dict[str, float],
-    byte_roofs: dict[str, float],
+    roofs: tuple[dict[str, float], dict[str, float]],
 ) -> Point:
+    priced, (flop_roofs, byte_roofs) = call.priced, roofs
     work, seconds = priced.op.work, float(priced.seconds)
     flop, moved, message = float(work.flop), float(work.hbm_bytes), message_bytes(work)
     intensity = flop / moved if flop and moved else None
     limit, kind = bound(plan, priced), ""
     if message:
-        kind, roof = limit, byte_roofs[limit]
-        rate = message * _on_the_bus(plan, work) / seconds
+        kind, factor, roof = _on_the_link(call, byte_roofs)
+        rate, limit = message * factor / seconds, kind
     elif intensity is None:
         kind, rate, roof = "hbm", moved / seconds, byte_roofs["hbm"]
     else:
         kind = PEAKS.get(work.rate, "fp8") if isinstance(work, Gemm) else "bf16"
         rate, roof = flop / seconds, min(flop_roofs[kind], intensity * byte_roofs["hbm"])
     return Point(
-        where,
+        call.where,
         priced.op.name,
         priced.op.category,
         tuple(calls),
@@ -201,8 +215,19 @@ def _point(
     )
 
 
-def _on_the_bus(plan: Plan, work: Work) -> float:
-    """Bytes that each rank must put on its links over the payload, as nccl-tests counts them. [-]"""
-    if isinstance(work, Message) and work.collective != "send-recv":
-        return bus_factor(work.collective, plan.machine.group(plan.mesh, work.axis))
-    return bus_factor("all-to-all", plan.machine.group(plan.mesh, "ep")) if isinstance(work, ExpertLeg) else 1.0
+def _on_the_link(call: _Call, byte_roofs: dict[str, float]) -> tuple[str, float, float]:
+    """Link of a message; bytes that each rank puts on it over the payload; and what it allows. [-, B/s]
+
+    Across nodes a ring passes every node by all NICs of the ranks that it has there, so the bus of a rank can be that many
+    times as fast as its NIC; an all-to-all keeps a part inside the node.
+    """
+    work, group = call.priced.op.work, call.group
+    if group is None:
+        return "hbm", 1.0, byte_roofs["hbm"]
+    name = work.collective if isinstance(work, Message) else "all-to-all"
+    factor = bus_factor(name, group)
+    if float(group.nodes) <= 1:
+        return "nvlink", factor, byte_roofs["nvlink"]
+    inside = float(group.per_node)
+    gain = float(group.size - 1) / float(group.size - inside) if name == "all-to-all" else inside
+    return "nic", factor, max(byte_roofs["nic"], min(byte_roofs["nic"] * gain, byte_roofs["nvlink"]))
