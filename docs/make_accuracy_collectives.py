@@ -93,7 +93,7 @@ def across(table: MeasuredTable) -> list[str]:
 
 def deepep() -> list[str]:
     """Lines of DeepEP on H100."""
-    constants = {name: one.value for name, one in library.get("transports", "deepep").constants.items()}
+    constants = {name: one.value for name, one in library.uncalibrated_transport("deepep").constants.items()}
     inside, between = read_deepep("h100-sxm-80gb", False), read_deepep("h100-sxm-80gb", True)
     between = between[between.nodes < 8].reset_index(drop=True)
     lines = []

@@ -7,15 +7,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from moesim.base.errors import Issue, SpecError
 from moesim.constraints import Broken, stages, violations
+from moesim.cost.certainty import NET, NODE
 from moesim.cost.machine import Gpu, Host, KernelConstants, Links, Machine, Nccl, Residuals, Runtime, RuntimeMemory
 from moesim.cost.plan import Plan
 from moesim.rules import Candidate
 from moesim.spec import library
-from moesim.spec.calibration import DERIVED_SPREAD
+from moesim.spec.calibration import DERIVED_SPREAD, CalibrationSpec
 from moesim.spec.fabric import FabricSpec
 from moesim.spec.hardware import GpuSpec, NicSpec, NodeSpec
 from moesim.spec.load import ScenarioSpecs, load_scenario, load_specs, scenario_from_names
@@ -27,6 +26,9 @@ from moesim.workload.from_spec import model_from_spec
 from moesim.workload.model import Model
 from moesim.workload.setting import Fusion
 from moesim.workload.strategy import COUNTS, Strategy
+
+SAME = 0.01
+"""Links whose rates differ by less are taken as those that a transport was fitted on. [-]"""
 
 
 @dataclass(frozen=True, repr=False)
@@ -189,6 +191,9 @@ def build_machine(specs: ScenarioSpecs) -> Machine:
     provenance = dict(specs.provenance)
     for name, transport in used.items():
         provenance |= transport.provenance(f"transports.{name}")
+    legs: dict[str, Residuals] = {}
+    for transport in used.values():
+        legs |= leg_residuals(transport, gpu, node, nic)
     return Machine(
         gpu=build_gpu(gpu),
         links=build_links(node, nic, fabric, software.runtime.nvls.value),
@@ -206,9 +211,9 @@ def build_machine(specs: ScenarioSpecs) -> Machine:
         nvlink_domain=float(node.nvlink_domain),
         gpus_per_node=node.gpus_per_node,
         num_gpus=specs.num_gpus,
-        transports={name: transport_constants(spec, specs) for name, spec in used.items()},
+        transports={name: transport_constants(spec, gpu, node, nic, software) for name, spec in used.items()},
         provenance=provenance,
-        residuals=build_residuals(gpu.name),
+        residuals=build_residuals(gpu.name) | build_link_residuals(node.name, fabric.name) | legs,
     )
 
 
@@ -233,14 +238,33 @@ def build_gpu(gpu: GpuSpec) -> Gpu:
 
 def build_residuals(gpu: str) -> dict[str, Residuals]:
     """Return how far the prices of each family of kernels were off, wider where they are another GPU's."""
-    return {
-        family: Residuals(
-            {name: (spread.q05, spread.q50, spread.q95) for name, spread in one.residuals.items()},
-            one.covered,
-            1.0 if one.gpu == gpu else DERIVED_SPREAD,
-        )
-        for family, one in library.calibrations_like(gpu).items()
-    }
+    return {family: _residuals(one, one.gpu == gpu) for family, one in library.calibrations_like(gpu).items()}
+
+
+def build_link_residuals(node: str, fabric: str) -> dict[str, Residuals]:
+    """Return how far the prices of collectives were off in a node and across nodes."""
+    found: dict[str, Residuals] = {}
+    for family, name, one in (
+        (NODE, node, library.link_calibration("nodes", node)),
+        (NET, fabric, library.link_calibration("fabrics", fabric)),
+    ):
+        if one is not None:
+            found[family] = _residuals(one, one.gpu == name)
+    return found
+
+
+def leg_residuals(spec: TransportSpec, gpu: GpuSpec, node: NodeSpec, nic: NicSpec) -> dict[str, Residuals]:
+    """Return how far the prices of the legs of a transport were off, wider on links that it was not fitted on."""
+    one = library.link_calibration("transports", spec.name)
+    if one is None:
+        return {}
+    own = all(abs(scale - 1) < SAME for scale in link_scales(spec, gpu, node, nic).values())
+    return {f"transport-{spec.name}": _residuals(one, own)}
+
+
+def _residuals(one: CalibrationSpec, own: bool) -> Residuals:
+    quantiles = {name: (spread.q05, spread.q50, spread.q95) for name, spread in one.residuals.items()}
+    return Residuals(quantiles, one.covered, 1.0 if own else DERIVED_SPREAD)
 
 
 def build_links(node: NodeSpec, nic: NicSpec, fabric: FabricSpec, nvls: bool = True) -> Links:
@@ -275,21 +299,30 @@ def build_links(node: NodeSpec, nic: NicSpec, fabric: FabricSpec, nvls: bool = T
     )
 
 
-def transport_constants(spec: TransportSpec, specs: ScenarioSpecs) -> dict[str, float]:
+def transport_constants(
+    spec: TransportSpec, gpu: GpuSpec, node: NodeSpec, nic: NicSpec, software: SoftwareSpec | None = None
+) -> dict[str, float]:
     """Return the constants of a transport; those fitted on other links grow with the links at hand."""
-    values = {name: constant.value for name, constant in spec.constants.items()}
-    told = specs.software.constants.get(f"{spec.name}_num_sms")
+    values = {name: constant.value for name, constant in spec.constants.items() if not name.startswith("reference_")}
+    told = software.constants.get(f"{spec.name}_num_sms") if software else None
     if told is not None:
         values["num_sms"] = told.value
-    nic = specs.nic.bandwidth.value * specs.node.nics_per_node / specs.node.gpus_per_node
-    scales = {
-        "nvlink_bandwidth": specs.gpu.nvlink_bandwidth.value / values.pop("reference_nvlink_bandwidth", np.inf),
-        "rdma_bandwidth": nic / values.pop("reference_nic_bandwidth", np.inf),
-    }
-    for name in values:
-        scale = next((factor for word, factor in scales.items() if name.endswith(word)), 0.0)
-        values[name] *= scale or 1.0
+    for word, scale in link_scales(spec, gpu, node, nic).items():
+        values |= {name: value * scale for name, value in values.items() if name.endswith(word)}
     return values
+
+
+def link_scales(spec: TransportSpec, gpu: GpuSpec, node: NodeSpec, nic: NicSpec) -> dict[str, float]:
+    """Return how many times faster the links at hand are than those that a transport was fitted on, by name of a rate."""
+    links = {
+        "nvlink_bandwidth": ("reference_nvlink_bandwidth", gpu.nvlink_bandwidth.value),
+        "rdma_bandwidth": ("reference_nic_bandwidth", nic.bandwidth.value * node.nics_per_node / node.gpus_per_node),
+    }
+    return {
+        word: rate / spec.constants[reference].value
+        for word, (reference, rate) in links.items()
+        if reference in spec.constants
+    }
 
 
 EFFICIENCIES = {

@@ -34,7 +34,7 @@ class Rows:
 
 
 def read_csv(path: Path, needed: Sequence[str]) -> pd.DataFrame:
-    """Table in a CSV file; a `SpecError` with one line where it cannot be one."""
+    """Table in a CSV file, ``line`` being the row's in the file; a `SpecError` with one line where it cannot be one."""
     try:
         frame = pd.read_csv(path, dtype=str, keep_default_na=True, na_values=["N/A", "n/a", "-", ""])
     except FileNotFoundError:
@@ -47,12 +47,18 @@ def read_csv(path: Path, needed: Sequence[str]) -> pd.DataFrame:
             SpecError.single(str(path), name, "is missing", did_you_mean(name, frame.columns)).issues[0]
             for name in missing
         )
-    return frame
+    if frame.empty:
+        raise SpecError.single(str(path), "", "has no rows")
+    return frame.assign(line=np.arange(2, len(frame) + 2))
 
 
 def numbers(frame: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
-    """Return the table with columns as numbers; what is none becomes NaN."""
-    changed = {name: pd.to_numeric(frame[name], errors="coerce") for name in names if name in frame.columns}
+    """Return the table with columns as numbers; what is none, or not finite, becomes NaN."""
+    changed = {
+        name: pd.to_numeric(frame[name], errors="coerce").replace([np.inf, -np.inf], np.nan)
+        for name in names
+        if name in frame.columns
+    }
     return frame.assign(**changed)
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from moesim.base.errors import SpecError
 from moesim.calibrate.fit import Fit, Parameter, fitted
 from moesim.calibrate.overlay import Overlay
 from moesim.calibrate.score import Score, Spread, interval, score, spreads
@@ -130,13 +131,17 @@ def fold_errors(
     return pd.concat(parts), np.concatenate(found)
 
 
+MEASURED = "deepep"
+"""The transport of the tables."""
 CONGESTED = 8
 """Nodes from which the table of H100 is congested: a property of that fabric, not of the transport."""
 
 
 def transport_overlay(transport: str, gpu: str) -> Overlay:
     """Constants of a transport from the tables of a GPU, with the errors on groups that no fit saw."""
-    constants = {name: one.value for name, one in library.get("transports", transport).constants.items()}
+    if library.find("transports", transport) != MEASURED:
+        raise SpecError.single("--transport", "", f"the tables hold no rows of {transport}", f"they are of {MEASURED}")
+    constants = {name: one.value for name, one in library.uncalibrated_transport(transport).constants.items()}
     inside, between = read_deepep(gpu, False), read_deepep(gpu, True)
     congested = int((between.nodes >= CONGESTED).sum())
     between = between[between.nodes < CONGESTED].reset_index(drop=True)

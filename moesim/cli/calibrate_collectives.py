@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from moesim.base.errors import SpecError
+from moesim.base.errors import SpecError, did_you_mean
 from moesim.cli import grammar
 
 HELP = """Fit the corrections of collectives to a table, a log of nccl-tests, or the package aiconfigurator-core."""
@@ -15,7 +15,8 @@ HELP = """Fit the corrections of collectives to a table, a log of nccl-tests, or
 
 def command(
     source: Annotated[str, typer.Option("--from", metavar="SOURCE", help="CSV, log, or aiconfigurator-core.")],
-    node: Annotated[str, typer.Option("--node", metavar="NODE", help="The node that was measured.")],
+    node: Annotated[str | None, typer.Option("--node", metavar="NODE", help="The node that was measured.")] = None,
+    gpu: Annotated[str | None, typer.Option("--gpu", metavar="GPU", help="Or its GPU: the usual node.")] = None,
     fabric: Annotated[
         str | None, typer.Option("--fabric", metavar="FABRIC", help="Fit the network between nodes of that kind.")
     ] = None,
@@ -34,13 +35,25 @@ def command(
     from moesim.calibrate import collective_overlay as fitting
     from moesim.calibrate.overlay import overlay_text, write_overlay
     from moesim.spec import library
+    from moesim.spec.spellings import node_of
     from moesim.traces.aiconfigurator_nccl import PACKAGE
     from moesim.traces.collective_table import OPERATIONS
 
-    spec = library.get("nodes", node)
+    if (node is None) == (gpu is None):
+        raise SpecError.single("--node", "", "one of --node and --gpu tells what was measured", "write --node hgx-h100")
+    usual = node or node_of(library.find("gpus", str(gpu)))
+    if usual is None:
+        raise SpecError.single("--gpu", "", f"no node of {gpu} is known", "name one with --node")
+    spec = library.get("nodes", usual)
     target = library.find("fabrics", fabric) if fabric else spec.name
     scopes = fitting.NET_SCOPES if fabric else fitting.NODE_SCOPES
-    collective = OPERATIONS.get(operation.replace("-", "_"), operation) if operation else None
+    collective = None
+    if operation is not None:
+        collective = OPERATIONS.get(operation.replace("-", "_"), operation)
+        if collective not in OPERATIONS.values():
+            raise SpecError.single("--op", "", f"no collective '{operation}'", did_you_mean(operation, OPERATIONS))
+        if source == PACKAGE:
+            raise SpecError.single("--op", "", f"is for logs; {PACKAGE} tells its operations", "leave it out")
     table = fitting.read_measured(source, spec.gpu, collective=collective)
     rows = fitting.chosen_rows(table, spec.gpu, scopes, match)
     if not rows.rows:
@@ -54,6 +67,8 @@ def command(
     links = fitting.links_of(spec.name, fabric)
     told = " ".join(word for word in words if word)
     overlay = fitting.collective_overlay(target, spec.gpu, links, rows, scopes, told, key)
+    if overlay.note:
+        typer.echo(f"{source}: {overlay.note}", err=True)
     if out is None:
         typer.echo(overlay_text(overlay), nl=False)
     else:

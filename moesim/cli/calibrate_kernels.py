@@ -65,3 +65,17 @@ def register(app: typer.Typer) -> None:
     @app.command("memory", help=HELP)
     def memory(gpu: GpuOption, source: SourceOption, out: OutOption = None) -> None:
         run("memory", gpu, source, out)
+
+    @app.command("points", help="Draw the measured kernels that `moesim kernel` shows beside a price.")
+    def points(
+        out: Annotated[Path, typer.Option("--out", metavar="FOLDER", help="Write a table for each family here.")],
+        source: SourceOption = "aiconfigurator",
+    ) -> None:
+        from moesim.base.errors import SpecError
+        from moesim.base.files import write_atomically
+        from moesim.calibrate.points import COLUMNS, sampled
+
+        if not out.is_dir():
+            raise SpecError.single("--out", "", f"there is no folder '{out}'", "make it, or name another")
+        for family in COLUMNS:
+            write_atomically(out / f"{family}.csv", sampled(family, source))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,8 +13,9 @@ from moesim.base.units import parse_quantity
 from moesim.cli import grammar
 
 if TYPE_CHECKING:
-    from moesim.studies.collectives import CollectivePrice
+    from moesim.studies.collectives import CollectivePrice, Setting
 
+PICTURES = (".svg", ".png", ".pdf")
 HELP = """Price a collective (allreduce, allgather, reducescatter, alltoall, sendrecv) on a cluster, judge a measurement of it,
 or price a table of measured ones.
 
@@ -32,33 +34,47 @@ def command(
     algo: Annotated[str | None, typer.Option("--algo", help="As NCCL_ALGO: ring,tree or ^nvls.")] = None,
     proto: Annotated[str | None, typer.Option("--proto", help="As NCCL_PROTO: simple or ^ll128.")] = None,
     nvls: Annotated[bool, typer.Option("--nvls/--no-nvls", help="Sums in the NVSwitch.")] = True,
-    sweep: Annotated[bool, typer.Option("--sweep", help="All sizes from 1 KiB to 16 GiB.")] = False,
-    table: Annotated[Path | None, typer.Option("--from", metavar="CSV", help="Price a table.")] = None,
+    sweep: Annotated[bool, typer.Option("--sweep", help="All sizes from 1 KiB to 16 GiB; -o curve.svg plots.")] = False,
+    table: Annotated[
+        Path | None,
+        typer.Option("--from", metavar="FILE", help="Price a CSV or log; with --sweep set its rows beside."),
+    ] = None,
     as_json: grammar.JsonOption = False,
     output: grammar.OutputOption = None,
 ) -> None:
     """Run the verb."""
     grammar.writable(output=output)
-    if table is not None:
-        if operation or cluster or size or measured or sweep:
-            raise SpecError.single(
-                "--from", "", "prices what the table says", "leave COLLECTIVE, --cluster, --size out"
-            )
+    given = {
+        "COLLECTIVE": operation,
+        "--cluster": cluster,
+        "--size": size,
+        "--gpus-per-node": gpus_per_node,
+        "--measured": measured,
+        "--algo": algo,
+        "--proto": proto,
+        "--no-nvls": not nvls,
+    }
+    if table is not None and not sweep:
+        _refuse(given, given, "--from", "prices what the table says")
         _table(table, as_json, output)
         return
     if operation is None or cluster is None or (size is None and not sweep):
         needed = "moesim collective alltoall --cluster hgx-h100:16 --size 1GiB"
         raise SpecError.single("", "", "COLLECTIVE, --cluster and --size are needed", f"write for example {needed}")
 
-    from moesim.studies import collective_health as health
     from moesim.studies import collectives as study
 
     name = study.collective_named(operation)
     where = study.setting(cluster, gpus_per_node, algorithms=algo, protocols=proto, nvls=nvls)
     if sweep:
-        rows = [study.price(name, one, where) for one in study.sweep_sizes()]
-        grammar.deliver({"rows": [row.to_dict() for row in rows]}, _curve(rows), as_json, output)
+        _refuse(given, ("--size", "--measured"), "--sweep", "takes all sizes")
+        _sweep(name, where, table, as_json, output)
         return
+    if output is not None and output.suffix in PICTURES:
+        raise SpecError.single("--output", "", f"'{output}' is a picture", "--sweep draws one; name a .json or .txt")
+
+    from moesim.studies import collective_health as health
+
     try:
         count = parse_quantity(str(size), "bytes")
     except ValueError as error:
@@ -71,6 +87,34 @@ def command(
         time = health.measured_time(measured, name, count, expected.group)
         plain |= health.verdict(expected, time, where)
     grammar.deliver(plain, _one(expected, plain), as_json, output)
+
+
+def _refuse(given: Mapping[str, object], names: Iterable[str], option: str, does: str) -> None:
+    """Refuse options that another one leaves no room for."""
+    idle = [name for name in names if given[name]]
+    if idle:
+        raise SpecError.single(option, "", does, f"leave {', '.join(idle)} out")
+
+
+def _sweep(name: str, where: Setting, rows: Path | None, as_json: bool, output: Path | None) -> None:
+    """Print the curve, or draw it where the output is a picture."""
+    from moesim.report import collective_curve as curve
+    from moesim.studies import collectives as study
+    from moesim.studies.priced_files import rows_like
+
+    measured = rows_like(rows, name, where) if rows is not None else []
+    prices = [study.price(name, one, where) for one in study.sweep_sizes()]
+    if output is not None and output.suffix in PICTURES:
+        ranks = f"{where.group.size:.0f} GPUs in {where.group.nodes:.0f} NVLink domains"
+        curve.draw(prices, measured, f"{name} on {where.node}: {ranks}", output)
+        return
+    plain: dict[str, Any] = {"rows": [one.to_dict() for one in prices]}
+    if rows is not None:
+        plain["measured"] = [
+            {"size_bytes": row.size, "time_s": row.time, "busbw_bytes_per_s": curve.rate(row), "wrong": row.wrong}
+            for row in measured
+        ]
+    grammar.deliver(plain, curve.table(prices, measured), as_json, output)
 
 
 def _one(expected: CollectivePrice, plain: dict[str, Any]) -> Any:
@@ -108,29 +152,11 @@ def _one(expected: CollectivePrice, plain: dict[str, Any]) -> Any:
     return Group(table, likely)
 
 
-def _curve(rows: list[CollectivePrice]) -> Any:
-    from rich.table import Table
-
-    from moesim.studies.collectives import shown
-
-    most = max(row.busbw for row in rows)
-    table = Table(
-        "size", "time", "algbw", "busbw", "algorithm", "protocol", "bound by", "busbw, longest bar the fastest"
-    )
-    for row in rows:
-        bar = "#" * round(24 * row.busbw / most)
-        words = (shown(row.size, "bytes"), shown(row.time, "time"), shown(row.algbw, "rate"), shown(row.busbw, "rate"))
-        table.add_row(*words, row.algorithm, row.protocol, row.binding, bar)
-    return table
-
-
 def _table(path: Path, as_json: bool, output: Path | None) -> None:
     from rich.table import Table
 
-    from moesim.studies.collective_tables import priced_table
+    from moesim.studies.priced_files import priced_table
 
-    if not path.is_file():
-        raise SpecError.single("--from", "", f"no file '{path}'", "name a CSV")
     found = priced_table(path)
     table = Table(show_header=False)
     told = found["summary"]

@@ -86,6 +86,9 @@ def register(app: typer.Typer) -> None:
         if table is None:
             given = _given({"--length": length, "--heads": heads})
             tokens, count = given["--length"], given["--heads"]
+            if count % (kv_heads or count):
+                what = f"{count} heads do not share {kv_heads} heads of keys and values evenly"
+                raise SpecError.single("--kv-heads", "", what, f"a divisor of {count}")
             shape = (batch, count, kv_heads or count, tokens, tokens / 2, head_dim, value_dim or head_dim, backward)
             _one("attention", AttentionCore(*shape), gpu, as_json, output)
         else:
@@ -111,6 +114,8 @@ def register(app: typer.Typer) -> None:
             moved = parse_quantity(size, "bytes")
         except ValueError as error:
             raise SpecError.single("--size", "", str(error)) from None
+        if moved <= 0:
+            raise SpecError.single("--size", "", f"'{size}' moves nothing", "write for example 1GiB")
         _one("memory", Traffic(moved, cast), gpu, as_json, output)
 
 
@@ -159,7 +164,23 @@ def _shown(price: KernelPrice) -> str:
     parts = ", ".join(f"{name} {format_quantity(value, 'time')}" for name, value in price.parts.items())
     lines.append(f"parts       {parts}")
     lines.append(f"evidence    {price.evidence}")
+    lines += _nearest(price)
     return "\n".join(lines)
+
+
+def _nearest(price: KernelPrice) -> list[str]:
+    if not price.nearest:
+        return ["measured    nothing near it"]
+    first = price.nearest[0]
+    what = f"; {first.what}" if first.what else ""
+    lines = [f"measured    nearest on {first.gpu} ({first.source}{what})"]
+    for point in price.nearest:
+        shape = ", ".join(
+            f"{name} {value if isinstance(value, str) else f'{value:.12g}'}" for name, value in point.shape.items()
+        )
+        took = format_quantity(point.time_s, "time")
+        lines.append(f"            {shape}: {took}, priced {point.error:+.1%}, {point.distance:.1f} doublings away")
+    return lines
 
 
 def _summary(prices: TablePrices) -> str:

@@ -17,6 +17,7 @@ import moesim.cli.compare as compare
 import moesim.cli.estimate as estimate
 import moesim.cli.explain as explain
 import moesim.cli.kernel as kernel
+import moesim.cli.roofline as roofline
 import moesim.cli.specs as specs
 from moesim.base.errors import SpecError
 
@@ -32,6 +33,7 @@ app.command("estimate", help=estimate.HELP)(estimate.command)
 app.command("compare", help=compare.HELP)(compare.command)
 app.command("explain", help=explain.HELP)(explain.command)
 app.command("specs", help=specs.HELP)(specs.command)
+app.command("roofline", help=roofline.HELP)(roofline.command)
 app.command("collective", help=collective.HELP)(collective.command)
 kernel_app = typer.Typer(help=kernel.HELP, no_args_is_help=True, rich_markup_mode=None)
 kernel.register(kernel_app)

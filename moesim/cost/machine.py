@@ -205,12 +205,12 @@ class Residuals:
 
     def sigma(self, regime: str = "all") -> float:
         """Standard deviation of a normal distribution with the same 90 % interval. [-]"""
-        low, _, high = self.quantiles.get(regime, self.quantiles["all"])
+        low, _, high = self.quantiles[regime if regime in self.quantiles else "all"]
         return self.stretch * (high - low) / (2 * 1.6449)
 
     def bounds(self, regime: str = "all") -> tuple[float, float]:
         """Factors from a price to the ends of its 90 % interval. [-]"""
-        low, middle, high = self.quantiles.get(regime, self.quantiles["all"])
+        low, middle, high = self.quantiles[regime if regime in self.quantiles else "all"]
         wide = [middle + self.stretch * (end - middle) for end in (low, high)]
         return float(np.exp(-wide[1])), float(np.exp(-wide[0]))
 

@@ -40,6 +40,10 @@ FAMILIES = {"gemm": "gemm", "grouped_gemm": "grouped-gemm", "attention": "attent
 """Family of calibrations for each breakdown category; ``optimizer`` is memory traffic as well."""
 
 
+KERNELS = tuple(FAMILIES.values())
+"""Families of kernels."""
+
+
 def family(category: str) -> str | None:
     """Family of calibrations that an operation of a category belongs to."""
     return FAMILIES.get("memory_bound" if category == "optimizer" else category)
@@ -54,6 +58,18 @@ def regime(work: Gemm | AttentionCore | Traffic, category: str, gpu: Gpu) -> Reg
             return attention_regime(work, gpu)
         case Traffic():
             return traffic_regime(work, gpu)
+
+
+def quantities(work: Gemm | AttentionCore | Traffic) -> dict[str, float]:
+    """Quantities of a kernel that calibrations say the range of."""
+    match work:
+        case Gemm():
+            names = {"m": work.m, "n": work.n, "k": work.k, "groups": work.groups}
+        case AttentionCore():
+            names = {"batch": work.batch, "heads": work.heads, "length": work.queries, "query_dim": work.query_dim}
+        case Traffic():
+            names = {"bytes": work.hbm_bytes}
+    return {name: float(value) for name, value in names.items()}
 
 
 def sigma(residuals: Residuals, regimes: Regimes) -> Numeric:

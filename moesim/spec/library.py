@@ -118,9 +118,13 @@ def calibrations(gpu: str) -> dict[str, CalibrationSpec]:
     return {one.family: one for one in found if one.gpu == gpu and one.family in KERNEL_FAMILIES}
 
 
+def _link_file(kind: str, name: str) -> Path:
+    return folder("calibrations") / f"{name}-{'transport' if kind == 'transports' else 'collectives'}.yaml"
+
+
 def _linked(written: Document, kind: str, name: str) -> Document:
     """Return a node, a fabric or a transport with what its calibration has."""
-    path = folder("calibrations") / f"{name}-{'transport' if kind == 'transports' else 'collectives'}.yaml"
+    path = _link_file(kind, name)
     if not path.is_file():
         return written
     fits = get("calibrations", path.stem).entries()
@@ -131,6 +135,16 @@ def _linked(written: Document, kind: str, name: str) -> Document:
     links = links | {"fits": links.get("fits", {}) | fits}
     data = written.data | {"links": links} if kind == "nodes" else links
     return Document(written.name, data, written.lines, written.origins)
+
+
+def link_calibration(kind: Literal["nodes", "fabrics", "transports"], name: str) -> CalibrationSpec | None:
+    """Return the calibration of the links of a node or a fabric, or of a transport; else of the one that it is like."""
+    path = _link_file(kind, name)
+    if path.is_file():
+        return get("calibrations", path.stem)
+    data = _data(file(kind, name))
+    like = (data.get("links", {}).get("like") if kind == "nodes" else None) or data.get("like")
+    return link_calibration(kind, like["spec"]) if like else None
 
 
 def calibrations_like(gpu: str) -> dict[str, CalibrationSpec]:
@@ -147,6 +161,12 @@ def uncalibrated_gpu(name: str, family: str) -> GpuSpec:
     path = file("gpus", found)
     written = _calibrated(_written(path, _changed(path)), found, skip=family)
     return validate(GpuSpec, with_inherited(written, lambda other: document("gpus", other)))
+
+
+def uncalibrated_transport(name: str) -> TransportSpec:
+    """Return a transport without its calibration: where another fit of it starts."""
+    path = file("transports", name)
+    return validate(TransportSpec, _written(path, _changed(path)))
 
 
 def _calibrated(written: Document, gpu: str, skip: str = "") -> Document:

@@ -92,6 +92,10 @@ def _key(path: str) -> KeyPath | None:
     return ("strategy", path) if path in STRATEGY_FIELDS else None
 
 
+SET_BY_OPTION = "set by --"
+"""How the note of a number begins that an option has set; those of a file name the file."""
+
+
 def apply_overrides(
     document: Document, changes: Mapping[str, Any], where: Mapping[str, str], inner: KeyPath = ()
 ) -> Document:

@@ -11,31 +11,28 @@ import numpy as np
 
 from moesim.base.errors import SpecError, did_you_mean
 from moesim.base.units import format_quantity
+from moesim.cost import certainty as uncertain
+from moesim.cost.certainty import NET, NODE, collective_regime
 from moesim.cost.collectives import COLLECTIVES, choice
 from moesim.cost.collectives.channels import num_channels
 from moesim.cost.collectives.nccl import ALGORITHMS, PROTOCOLS
-from moesim.cost.machine import Group, Links
-from moesim.problem import build_links
+from moesim.cost.machine import Group, Links, Residuals
+from moesim.problem import build_link_residuals, build_links
 from moesim.spec import library
-from moesim.spec.calibration import CalibrationSpec
 from moesim.spec.scenario import cluster_mapping
-from moesim.spec.yaml_file import read_document
 
-UNCALIBRATED = (-0.5, 0.35)
-"""5 % and 95 % quantile of log(predicted / measured) taken where nothing was calibrated. Assumed."""
 SCOPES = {"all-reduce": "2 (n - 1) / n", "send-recv": "1"}
 
 
 @dataclass(frozen=True)
 class Setting:
-    """A collective on a cluster: its ranks, links, and the calibrations of node and fabric behind them."""
+    """A collective on a cluster: its ranks, links, and the residuals of node and fabric."""
 
     node: str
     fabric: str
     group: Group
     links: Links
-    node_calibration: CalibrationSpec | None
-    fabric_calibration: CalibrationSpec | None
+    residuals: Mapping[str, Residuals]
 
 
 @dataclass(frozen=True)
@@ -141,8 +138,7 @@ def setting(
         fabric.name,
         Group(float(ranks), float(max(1, domain))),
         replace(links, nccl=chosen),
-        calibration_of("nodes", node.name),
-        calibration_of("fabrics", fabric.name),
+        build_link_residuals(node.name, fabric.name),
     )
 
 
@@ -154,16 +150,6 @@ def _listed(text: str | None, known: tuple[str, ...], option: str) -> tuple[str,
         if name not in known:
             raise SpecError.single(option, "", f"no '{name}'", did_you_mean(name, known))
     return tuple(name for name in known if name not in names) if text.startswith("^") else tuple(names)
-
-
-def calibration_of(kind: str, name: str) -> CalibrationSpec | None:
-    """Calibration of the collectives of a node or a fabric, or of the one that its links are like."""
-    path = library.folder("calibrations") / f"{name}-collectives.yaml"
-    if path.is_file():
-        return library.get("calibrations", path.stem)
-    data = read_document(library.file(kind, name)).data
-    like = data.get("links", {}).get("like") if kind == "nodes" else data.get("like")
-    return calibration_of(kind, like["spec"]) if like else None
 
 
 def price(collective: str, size: float, where: Setting, explain: bool = True) -> CollectivePrice:
@@ -190,19 +176,11 @@ def price(collective: str, size: float, where: Setting, explain: bool = True) ->
 
 def quantiles(collective: str, size: float, group: Group, where: Setting) -> tuple[float, float, str]:
     """5 % and 95 % quantile of log(predicted / measured) on rows that no fit saw, and the grade of the evidence."""
-    net = group.nodes > 1
-    target = where.fabric if net else where.node
-    name = f"{collective}-{'net' if net else 'node'}-{'small' if size < 2**20 else 'large'}"
-    owner = where.fabric_calibration if net else where.node_calibration
-    if owner is None or name not in owner.residuals:
-        return (*UNCALIBRATED, "datasheet")
-    spread = owner.residuals[name]
-    least, most = owner.covered.get("size_bytes", (0.0, math.inf))
-    nodes = owner.covered.get("nodes", (1.0, math.inf))
-    inside = least <= size <= most and (not net or nodes[0] <= group.nodes <= nodes[1])
-    own = owner.gpu == target
-    wider = 1.0 if inside and own else 1.5
-    return spread.q05 * wider, spread.q95 * wider, "measured" if inside and own else "calibrated"
+    known = where.residuals.get(NET if group.nodes > 1 else NODE)
+    regime = str(collective_regime(collective, size, group))
+    quantities = {"size_bytes": size} | ({"nodes": group.nodes} if group.nodes > 1 else {"ranks": group.size})
+    low, high, _ = uncertain.quantiles(known, regime, quantities)
+    return low, high, uncertain.evidence(known, regime, quantities)
 
 
 FASTER = 1.25

@@ -15,13 +15,15 @@ from moesim.calibrate.families import FAMILIES
 from moesim.calibrate.measurements import Rows, gpu_names
 from moesim.calibrate.score import Score, score
 from moesim.cost.attention import attention_parts
+from moesim.cost.certainty import UNCALIBRATED
 from moesim.cost.gemm import gemm_parts
 from moesim.cost.grouped import grouped_parts
 from moesim.cost.machine import Gpu, Residuals
 from moesim.cost.memory_bound import traffic_time
-from moesim.cost.regimes import regime
+from moesim.cost.regimes import quantities, regime
 from moesim.problem import build_gpu, build_residuals
 from moesim.spec import library
+from moesim.studies.nearest import MeasuredPoint, nearest
 from moesim.workload.ops import AttentionCore, Gemm, Traffic
 
 CATEGORIES = {"gemm": "gemm", "grouped-gemm": "grouped_gemm", "attention": "attention", "memory": "memory_bound"}
@@ -32,7 +34,7 @@ class KernelPrice:
     """Price of one kernel.
 
     ``bound`` names what takes longest; ``efficiency`` is the share of that resource's datasheet rate; ``evidence`` says
-    whether measurements cover it.
+    whether measurements cover it; ``nearest`` are measured kernels beside it.
     """
 
     gpu: str
@@ -45,6 +47,7 @@ class KernelPrice:
     efficiency: float
     evidence: str
     parts: Mapping[str, float] = field(default_factory=dict)
+    nearest: tuple[MeasuredPoint, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data with the unit in each key."""
@@ -62,6 +65,7 @@ class KernelPrice:
             "efficiency": self.efficiency,
             "evidence": self.evidence,
             **{f"{name}_s": value for name, value in self.parts.items()},
+            "nearest": [dict(vars(point)) for point in self.nearest],
         }
 
 
@@ -76,7 +80,7 @@ def kernel_price(family: str, work: Gemm | AttentionCore | Traffic, gpu_name: st
     time, parts = _time(family, work, gpu)
     known = build_residuals(spec.name).get(family)
     name = str(regime(work, CATEGORIES[family], gpu))
-    low, high = known.bounds(name) if known else (np.nan, np.nan)
+    low, high = (known or UNCALIBRATED).bounds(name)
     peak = gpu.memory_bandwidth
     bound = max(parts, key=lambda part: parts[part])
     flop, moved = float(work.flop), float(work.hbm_bytes)
@@ -86,8 +90,11 @@ def kernel_price(family: str, work: Gemm | AttentionCore | Traffic, gpu_name: st
         efficiency = flop / time / spec.peak_flop_rate[key].value
     else:
         efficiency = moved / time / float(peak)
-    evidence = _evidence(known, covered_values(work))
-    return KernelPrice(spec.name, time, time * low, time * high, flop, moved, bound, efficiency, evidence, parts)
+    evidence = _evidence(known, quantities(work))
+    points = nearest(family, work, spec.name)
+    return KernelPrice(
+        spec.name, time, time * low, time * high, flop, moved, bound, efficiency, evidence, parts, points
+    )
 
 
 def _time(family: str, work: Gemm | AttentionCore | Traffic, gpu: Gpu) -> tuple[float, dict[str, float]]:
@@ -108,18 +115,6 @@ def _time(family: str, work: Gemm | AttentionCore | Traffic, gpu: Gpu) -> tuple[
     return float(time), {name: float(value) for name, value in found.items()}
 
 
-def covered_values(work: Gemm | AttentionCore | Traffic) -> dict[str, float]:
-    """Quantities of a kernel that calibrations say the range of."""
-    match work:
-        case Gemm():
-            names = {"m": work.m, "n": work.n, "k": work.k, "groups": work.groups}
-        case AttentionCore():
-            names = {"batch": work.batch, "heads": work.heads, "length": work.queries, "query_dim": work.query_dim}
-        case Traffic():
-            names = {"bytes": work.hbm_bytes}
-    return {name: float(value) for name, value in names.items()}
-
-
 def _evidence(known: Residuals | None, values: Mapping[str, Any]) -> Any:
     """Return what stands behind prices: one word each."""
     if known is None:
@@ -136,7 +131,11 @@ def _evidence(known: Residuals | None, values: Mapping[str, Any]) -> Any:
 
 @dataclass(frozen=True)
 class TablePrices:
-    """Prices of the rows of a table against their times, and what was refused."""
+    """Prices of the rows of a table against their times, and what was refused.
+
+    ``rows``: the columns of the table, ``line`` in the file, ``gpu_name``, ``time_s``, ``predicted_time_s``, ``low_s``,
+    ``high_s``, ``evidence`` and ``error``.
+    """
 
     rows: pd.DataFrame
     refused: dict[str, int]
@@ -146,10 +145,7 @@ class TablePrices:
         """Plain data: ``rows`` and ``summary``."""
         rows = self.rows.astype(object).where(self.rows.notna(), None).to_dict(orient="records")
         told = {name: getattr(self.score, name) for name in ("count", "median", "p90", "bias", "coverage")}
-        summary = {
-            name: None if isinstance(value, float) and np.isnan(value) else value for name, value in told.items()
-        }
-        return {"rows": rows, "summary": summary | {"refused": self.refused}}
+        return {"rows": rows, "summary": told | {"refused": self.refused}}
 
 
 def table_prices(family: str, path: Path, gpu: str | None = None) -> TablePrices:
@@ -178,11 +174,23 @@ def table_prices(family: str, path: Path, gpu: str | None = None) -> TablePrices
     parts = [
         _priced(family, part.reset_index(drop=True), str(name), rows) for name, part in rows.frame.groupby("gpu_name")
     ]
-    frame = (
-        pd.concat(parts, ignore_index=True) if parts else rows.frame.assign(predicted_time_s=[], low_s=[], high_s=[])
-    )
+    if not sum(map(len, parts)):
+        reasons = "; ".join(f"{count:,}: {reason}" for reason, count in sorted(rows.dropped.items()))
+        raise SpecError.single(str(path), "", "has no row that can be priced", reasons or "it has no rows")
+    frame = pd.concat(parts, ignore_index=True).sort_values("line").reset_index(drop=True)
     arrays = (frame[name].to_numpy(dtype=float) for name in ("predicted_time_s", "time_s", "low_s", "high_s"))
-    return TablePrices(frame, rows.dropped, score(*arrays))
+    found = score(*arrays)
+    return TablePrices(_as_given(path, frame), rows.dropped, found)
+
+
+PRICED = ("gpu_name", "time_s", "predicted_time_s", "low_s", "high_s", "evidence", "error")
+
+
+def _as_given(path: Path, frame: pd.DataFrame) -> pd.DataFrame:
+    """Columns of the file as they stand there, with the prices of the rows behind them."""
+    given = pd.read_csv(path, na_values=["N/A", "n/a", "-"], low_memory=False).iloc[frame["line"].to_numpy() - 2]
+    given = given.drop(columns=[name for name in ("line", *PRICED) if name in given]).reset_index(drop=True)
+    return pd.concat([frame[["line"]], given, frame[list(PRICED)]], axis=1)
 
 
 def _priced(family: str, part: pd.DataFrame, name: str, rows: Rows) -> pd.DataFrame:
@@ -194,7 +202,7 @@ def _priced(family: str, part: pd.DataFrame, name: str, rows: Rows) -> pd.DataFr
         rows.dropped[reason] = rows.dropped.get(reason, 0) + int((~good).sum())
         part, predicted = part[good].reset_index(drop=True), predicted[good]
     regimes = kind.regimes(part, gpu)
-    bounds = {one: known.bounds(one) if known else (np.nan, np.nan) for one in set(regimes.tolist())}
+    bounds = {one: (known or UNCALIBRATED).bounds(one) for one in set(regimes.tolist())}
     low, high = (predicted * np.array([bounds[one][end] for one in regimes]) for end in (0, 1))
     values = {column: part[column].to_numpy(dtype=float) for column in kind.covered if column in part}
     return part.assign(

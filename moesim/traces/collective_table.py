@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -20,6 +20,9 @@ OPERATIONS = {
     "sendrecv": "send-recv",
 }
 """Names of nccl-tests and of the project."""
+ELEMENTS = "message_size counts elements: write size_bytes, that times the bytes of an element"
+AGREE = 1.2
+"""Ratio up to which size over time and the rate of the same row agree. [-]"""
 NEEDED = ("gpu", "op", "size_bytes", "nranks")
 CORRUPT = ("corruption", "#wrong is non-zero", "wrong elements")
 
@@ -84,21 +87,40 @@ def read_collective_csv(path: Path) -> MeasuredTable:
     SpecError
         Where the file has no header with the needed columns.
     """
-    with path.open(encoding="utf-8", newline="") as file:
-        reader = csv.DictReader(file)
-        lacking = [name for name in NEEDED if name not in (reader.fieldnames or ())]
-        if lacking:
-            what = f"no column {', '.join(lacking)}"
-            raise SpecError.single(str(path), "", what, f"the header needs {', '.join(NEEDED)}")
-        refused: Counter[str] = Counter()
-        rows = []
-        for line in reader:
-            row = _row(line)
-            if isinstance(row, str):
-                refused[row] += 1
-            else:
-                rows.append(row)
+    refused: Counter[str] = Counter()
+    rows = []
+    for line in csv_rows(path, NEEDED):
+        row = _row(line)
+        if isinstance(row, str):
+            refused[row] += 1
+        else:
+            rows.append(row)
     return MeasuredTable(tuple(rows), refused)
+
+
+def csv_rows(path: Path, needed: Sequence[str]) -> list[dict[str, str]]:
+    """Rows of a CSV whose header has the needed columns; a `SpecError` with one line for a file that is none."""
+    where = str(path)
+    if path.is_dir():
+        raise SpecError.single(where, "", "is a folder", "name a CSV")
+    if not path.is_file():
+        raise SpecError.single(where, "", "there is no such file", "name a CSV")
+    text = path.read_bytes()
+    if not text.strip():
+        raise SpecError.single(where, "", "is empty", f"a CSV has a header with {', '.join(needed)}")
+    try:
+        reader = csv.DictReader(text.decode("utf-8-sig").splitlines(), restval="")
+        header, rows = tuple(reader.fieldnames or ()), list(reader)
+    except (UnicodeDecodeError, csv.Error):
+        raise SpecError.single(where, "", "is no text", f"give a CSV with {', '.join(needed)}") from None
+    lacking = [name for name in needed if name not in header]
+    if lacking:
+        meant = f"; {ELEMENTS}" if "size_bytes" in lacking and "message_size" in header else ""
+        what = f"no column {', '.join(lacking)}"
+        raise SpecError.single(where, "", what, f"the header needs {', '.join(needed)}{meant}")
+    if not rows:
+        raise SpecError.single(where, "", "has a header and no rows")
+    return rows
 
 
 def _row(line: dict[str, str]) -> Measured | str:
@@ -115,6 +137,9 @@ def _row(line: dict[str, str]) -> Measured | str:
     time = number(line.get("time_us"))
     if time is not None and time <= 0:
         return "time is zero"
+    rate = number(line.get("algbw_gbps"))
+    if time is not None and rate and rate > 1 and not 1 / AGREE < size * 1e-3 / time / rate < AGREE:
+        return "size_bytes over time_us is not algbw_gbps: sizes in elements, or another unit of time"
     note = line.get("notes") or ""
     per_node = number(line.get("gpus_per_node")) or 8.0
     wrong = (number(line.get("wrong")) or 0) > 0 or any(word in note.lower() for word in CORRUPT)

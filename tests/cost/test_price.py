@@ -1,5 +1,7 @@
 """One operation: its price by the shape of its work, and what the host pays to launch it."""
 
+from dataclasses import replace
+
 import pytest
 
 from moesim.cost.attention import attention_time
@@ -36,9 +38,13 @@ def test_every_shape_of_work_has_its_price(price, machine):
     assert price(LEG, "ep") == leg_time(transports.get("deepep"), LEG, machine.group(MESH, "ep"), machine)
 
 
-def test_a_grouped_product_pays_its_own_fixed_time(price, machine):
-    extra = price(GEMM, "grouped_gemm") - price(GEMM, "gemm")
-    assert extra == pytest.approx(machine.gpu.kernels.grouped_gemm_fixed)
+def test_a_grouped_product_pays_its_own_fixed_time(machine):
+    kernels = replace(machine.gpu.kernels, grouped_gemm_fixed=0.0)
+    free = replace(machine, gpu=replace(machine.gpu, kernels=kernels))
+    for category, fixed in (("grouped_gemm", machine.gpu.kernels.grouped_gemm_fixed), ("gemm", 0.0)):
+        op = Op("x", category, GEMM)
+        with_it, without = (op_time(op, MESH, one, transports.get("deepep")) for one in (machine, free))
+        assert with_it - without == pytest.approx(fixed)
 
 
 def test_an_axis_of_one_rank_neither_moves_nor_launches(price, machine):

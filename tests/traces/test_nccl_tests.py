@@ -16,9 +16,9 @@ NEW = f"""\
 {RANKS}
 #       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw #wrong
 node00:1:1 [0] NCCL INFO Launch mode Parallel
-    33554400        419430    double    none      -1   721.94   46.48   41.83       0   687.61   48.80   43.92       0
-       1e+06         12500    double    none      -1    80.00   12.50   11.72       0    81.00   12.35   11.57     N/A
            0             0    double    none      -1     0.02    0.00    0.00       0     0.01    0.00    0.00       0
+       1e+06         12500    double    none      -1    80.00   12.50   11.72       0    81.00   12.35   11.57     N/A
+    33554400        419430    double    none      -1   721.94   46.48   41.83       0   687.61   48.80   43.92       0
     67108800        838860    double    none      -1  1329.46   50.48   45.43     288  1317.94   50.92   45.83       0
 # Out of bounds values : 0 OK
 # Avg bus bandwidth    : 46.1
@@ -40,8 +40,8 @@ def written(folder, name, text):
 
 def test_a_new_log_gives_both_places_and_counts_what_it_refuses(tmp_path):
     table = read_nccl_tests(written(tmp_path, "a.log", NEW))
-    assert [row.size for row in table.rows] == [33554400, 33554400, 1e6, 1e6, 67108800]
-    assert table.rows[0].time == pytest.approx(721.94e-6)
+    assert [row.size for row in table.rows] == [1e6, 1e6, 33554400, 33554400, 67108800]
+    assert table.rows[2].time == pytest.approx(721.94e-6)
     assert (table.rows[0].collective, table.rows[0].ranks, table.rows[0].per_node) == ("all-gather", 16, 8)
     assert table.refused == {"size is zero": 1, "data came out wrong (#wrong > 0)": 1}
 
@@ -54,9 +54,51 @@ def test_an_old_log_is_named_by_its_file(tmp_path):
 
 
 def test_a_cut_log_says_so(tmp_path):
-    cut = NEW[: NEW.index("       1e+06") + 40]
+    cut = NEW[: NEW.index("    67108800") + 40]
     table = read_nccl_tests(written(tmp_path, "a.log", cut))
-    assert table.refused == {"row is cut or lacks columns": 1, "the log is cut: no summary line": 1}
+    reasons = {"size is zero": 1, "row is cut or lacks columns": 1, "the log is cut: no summary line": 1}
+    assert table.refused == reasons
+
+
+SETTINGS = "# nThread 1 nGpus 1 minBytes 1048576 maxBytes 4194304 step: 2(factor)\n"
+
+
+def job(operation, sizes, end=True, scale=1):
+    """One run of nccl-tests as lines."""
+    rows = [
+        f"{size:>12} {size // 4:>12} float none -1 {scale * size / 1e5:.2f} 1 1 0 {scale * size / 1e5:.2f} 1 1 0\n"
+        for size in sizes
+    ]
+    head = [f"# Collective test starting: {operation}_perf\n", SETTINGS, RANKS + "\n"]
+    return [*head, *rows, *(["# Avg bus bandwidth    : 1\n"] if end else [])]
+
+
+SIZES = (2**20, 2**21, 2**22)
+
+
+@pytest.mark.parametrize(
+    ("lines", "rows", "mixed"),
+    [
+        (job("all_gather", SIZES) + job("alltoall", SIZES), 12, 0),  # one after the other
+        (job("all_gather", SIZES, end=False) + job("alltoall", SIZES), 12, 0),  # the first was cut, the second is whole
+        (job("all_gather", SIZES + SIZES), 12, 0),  # two cycles of one job
+        # rows of two jobs in turn, with both summaries at the end
+        ([line for pair in zip(job("all_gather", SIZES), job("alltoall", SIZES), strict=True) for line in pair], 0, 6),
+        # the same without the second header
+        (job("all_gather", (2**20, 2**20, 2**21, 2**21, 2**22, 2**22)), 0, 6),
+        # a whole job beside mixed ones is kept
+        (job("all_gather", (2**20, 2**21, 2**21, 2**22)) + job("alltoall", SIZES), 6, 4),
+    ],
+)
+def test_rows_of_jobs_that_wrote_at_once_are_refused(tmp_path, lines, rows, mixed):
+    path = written(tmp_path, "a.log", "".join(lines))
+    if not rows:
+        with pytest.raises(SpecError, match=rf"rows of several jobs are mixed \({mixed}\)"):
+            read_nccl_tests(path)
+        return
+    table = read_nccl_tests(path)
+    assert len(table.rows) == rows
+    assert table.refused["rows of several jobs are mixed"] == mixed
 
 
 def test_ranks_come_from_the_rates_where_no_line_tells_them(tmp_path):

@@ -9,8 +9,9 @@ from moesim.cost.collectives.nccl import MEGABYTE, corrected, enabled
 from moesim.cost.machine import Group, Links
 
 NET_CHANNELS = 4.0
-"""Channels a peer across nodes, ceil(50 GB/s / 14 GB/s); NCCL up to 2.29 takes 2."""
-MOST_NET_CHANNELS = 16.0
+"""Channels a peer across nodes, ceil(50 GB/s / 14 GB/s)."""
+RANK_CHANNELS, MOST_NET_CHANNELS = 4.0, 16.0
+"""Channels that a communicator across nodes keeps for messages: so many for each rank of a node, and at most."""
 CHANNEL_BANDWIDTH = 14e9
 """What one channel of a message moves across nodes. [B/s]"""
 MIX = 4.0
@@ -19,17 +20,19 @@ MIX = 4.0
 def message_channels(group: Group, links: Links) -> Numeric:
     r"""Channels of one message across nodes. [-]
 
-    .. math:: c = \min(\max(g, c_0), 16 / \lceil n / 8 \rceil), \quad\text{rounded down to a power of two, at least 1}
+    .. math:: c = \min\left(c_0, \frac{\min(4 g, 16)}{\lceil n / 8 \rceil}\right), \quad
+        \text{rounded down to a power of two, at least 1}
 
-    The NICs of a node set the most, the ranks of the communicator divide them.
+    A NIC asks for :math:`c_0`; the ranks of the communicator share what it has. On ten nodes with 1, 2, 4 and 8 GPUs each
+    this leaves 2, 2, 2 and 1 channels, which move 25, 25, 26 and 15 GB/s; pairs of the same nodes keep 4 and reach 40-46.
 
     References
     ----------
-    nccl-2.30.7 (ncclTopoComputeP2pChannels)
+    nccl-2.30.7 (ncclTopoComputeP2pChannels); nccl-tests-cluster for the channels of nodes that use few GPUs
     """
-    wanted = larger(group.per_node, links.fits.get("send-recv-net-channels", NET_CHANNELS))
-    shared = MOST_NET_CHANNELS / ceiling(group.size / 8)
-    return 2.0 ** floor_log2(larger(1.0, smaller(wanted, shared)))
+    kept = smaller(RANK_CHANNELS * group.per_node, MOST_NET_CHANNELS) / ceiling(group.size / 8)
+    wanted = smaller(links.fits.get("send-recv-net-channels", NET_CHANNELS), kept)
+    return 2.0 ** floor_log2(larger(1.0, wanted))
 
 
 def send_recv_time(size: Numeric, group: Group, links: Links) -> Numeric:

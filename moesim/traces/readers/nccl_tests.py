@@ -33,6 +33,8 @@ PER_RANK_COUNT = ("all-gather", "reduce-scatter", "all-to-all")
 WHOLE = re.compile(r"\d+(?:\.\d+)?(?:e\+?\d+)?$")
 PREFIX = re.compile(r"^\s*(?:\[?\d+\]?[:\s]|\d+:\s)?\s*(?=\d)")
 RANK = re.compile(r"Rank\s+(\d+)\s.*?\bon\s+(\S+)\s+device\s+(\d+)\s+\[[^\]]*\]\s*(.*)$")
+START = re.compile(r"\bnThreads?:?\s+\d+\s+nGpus")
+"""Line of settings with which a job starts."""
 TEST = re.compile(
     r"\b(all_reduce|all_gather|reduce_scatter|alltoall|sendrecv|broadcast|reduce|gather|scatter|hypercube)_perf"
 )
@@ -88,7 +90,7 @@ def _read_text(
     refused: Counter[str] = Counter()
     lines: list[_Raw] = []
     hosts: dict[int, str] = {}
-    running, gpu, ended = collective, "", False
+    running, gpu, ended, jobs = collective, "", False, _Jobs()
     for line in text.splitlines():
         if test := TEST.search(line):
             running = collective or OPERATIONS.get(test.group(1), f"?{test.group(1)}")
@@ -97,8 +99,11 @@ def _read_text(
         elif rank := RANK.search(line):
             hosts[int(rank.group(1))] = rank.group(2)
             gpu = rank.group(4).strip() or gpu
+        elif START.search(line):
+            jobs.start(len(lines))
         elif "Avg bus bandwidth" in line or "Out of bounds" in line:
             ended = True
+            jobs.end(line, len(lines))
         elif FAILED.search(line):
             refused["lines that report a failure"] += 1
         else:
@@ -106,7 +111,12 @@ def _read_text(
             most = float(max(Counter(hosts.values()).values(), default=0)) or None
             raw = _raw(line, refused)
             if raw is not None:
+                jobs.row(raw[0], len(lines))
                 lines.append(_Raw(running, told, per_node or most, gpu, *raw))
+    mixed = jobs.mixed(len(lines))
+    if mixed:
+        refused["rows of several jobs are mixed"] += len(mixed)
+        lines = [raw for place, raw in enumerate(lines) if place not in mixed]
     if lines and not ended:
         refused["the log is cut: no summary line"] += 1
     rows = _measured(path, lines, refused)
@@ -115,6 +125,54 @@ def _read_text(
         what = f"no usable row of nccl-tests{': ' + reasons if reasons else ''}"
         raise SpecError.single(str(path), "", what, "give a log of nccl-tests with its rows of sizes and times")
     return MeasuredTable(tuple(rows), refused)
+
+
+class _Jobs:
+    """Which rows stand where several jobs wrote into one log at once.
+
+    A job starts, writes sizes that grow, and ends with a summary. Jobs are mixed where a summary comes before the end of
+    another job, or sizes go back and not to the first one, as they do in another cycle of the same job.
+    """
+
+    def __init__(self) -> None:
+        self.open, self.ends, self.begin = 0, 0, 0
+        self.sizes: list[float] = []
+        self.back = False
+        self.found: set[int] = set()
+
+    def start(self, row: int) -> None:
+        """Note that another job starts before a row."""
+        if self.open == 0:
+            self._new(row)
+        self.open += 1
+        self.sizes = []
+
+    def row(self, size: float, row: int) -> None:
+        """Note the size of a row."""
+        if self.open == 0 and self.ends:
+            self._new(row)
+        if self.sizes and size <= self.sizes[-1] and size != self.sizes[0]:
+            self.back = True
+        self.sizes.append(size)
+
+    def end(self, line: str, row: int) -> None:
+        """Note the summary of a job."""
+        if "Avg bus bandwidth" in line:
+            self.open, self.ends = max(0, self.open - 1), self.ends + 1
+            if self.open == 0 or self.ends > 1:
+                self._close(row)
+
+    def mixed(self, row: int) -> set[int]:
+        """Rows of jobs that are mixed."""
+        self._close(row)
+        return self.found
+
+    def _new(self, row: int) -> None:
+        self.ends, self.begin, self.sizes, self.back = 0, row, [], False
+
+    def _close(self, row: int) -> None:
+        if self.ends > 1 or self.back:
+            self.found |= set(range(self.begin, row))
 
 
 def _raw(line: str, refused: Counter[str]) -> tuple[float, float, str, tuple[list[str], list[str]]] | None:
