@@ -12,6 +12,7 @@ from typer.exceptions import TyperException
 import moesim.cli.calibrate_collectives as calibrate_collectives
 import moesim.cli.calibrate_kernels as calibrate_kernels
 import moesim.cli.calibrate_transport as calibrate_transport
+import moesim.cli.checkpoint as checkpoint
 import moesim.cli.collective as collective
 import moesim.cli.compare as compare
 import moesim.cli.estimate as estimate
@@ -31,6 +32,7 @@ app = typer.Typer(
 )
 app.command("estimate", help=estimate.HELP)(estimate.command)
 app.command("compare", help=compare.HELP)(compare.command)
+app.command("checkpoint", help=checkpoint.HELP)(checkpoint.command)
 app.command("explain", help=explain.HELP)(explain.command)
 app.command("specs", help=specs.HELP)(specs.command)
 app.command("roofline", help=roofline.HELP)(roofline.command)

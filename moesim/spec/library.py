@@ -16,6 +16,7 @@ from moesim.spec.model import ModelSpec
 from moesim.spec.refused import refusal
 from moesim.spec.scenario import ScenarioSpec
 from moesim.spec.software import SoftwareSpec
+from moesim.spec.storage import StorageSpec
 from moesim.spec.transport import TransportSpec
 from moesim.spec.validation import NamedSpec, validate
 from moesim.spec.yaml_file import Document, display_name, read_document
@@ -27,6 +28,7 @@ KINDS: dict[str, tuple[str, type[NamedSpec], str]] = {
     "fabrics": ("hardware_specs/fabrics", FabricSpec, "fabric"),
     "software": ("hardware_specs/software", SoftwareSpec, "software"),
     "transports": ("hardware_specs/transports", TransportSpec, "expert transport"),
+    "storage": ("hardware_specs/storage", StorageSpec, "storage"),
     "calibrations": ("hardware_specs/calibrations", CalibrationSpec, "calibration"),
     "models": ("scenarios/models", ModelSpec, "model"),
     "scenarios": ("scenarios", ScenarioSpec, "scenario"),
@@ -193,6 +195,8 @@ def get(kind: Literal["fabrics"], name: str) -> FabricSpec: ...
 def get(kind: Literal["software"], name: str) -> SoftwareSpec: ...
 @overload
 def get(kind: Literal["transports"], name: str) -> TransportSpec: ...
+@overload
+def get(kind: Literal["storage"], name: str) -> StorageSpec: ...
 @overload
 def get(kind: Literal["models"], name: str) -> ModelSpec: ...
 @overload
