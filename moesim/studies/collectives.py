@@ -128,11 +128,16 @@ def setting(
         raise SpecError.single("--cluster", "", "one GPU has nobody to talk to", "give two or more")
     domain = min(ranks, node.nvlink_domain // node.gpus_per_node * used)
     links = build_links(node, library.get("nics", node.nic), fabric, nvls)
-    chosen = replace(
-        links.nccl,
-        algorithms=_listed(algorithms, ALGORITHMS, "--algo"),
-        protocols=_listed(protocols, PROTOCOLS, "--proto"),
-    )
+    listed = _listed(algorithms, ALGORITHMS, "--algo")
+    chosen = replace(links.nccl, algorithms=listed, protocols=_listed(protocols, PROTOCOLS, "--proto"))
+    if listed and not str(algorithms).startswith("^"):  # naming a way that is off switches it on
+        chosen = replace(
+            chosen,
+            collnet="collnet" in listed,
+            symmetric="symmetric" in listed,
+            copy_engine="copy-engine" in listed,
+            hierarchical="hierarchical" in listed,
+        )
     return Setting(
         node.name,
         fabric.name,
