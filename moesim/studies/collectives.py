@@ -21,6 +21,8 @@ from moesim.problem import build_link_residuals, build_links
 from moesim.spec import library
 from moesim.spec.scenario import cluster_mapping
 
+UNMEASURED = ("collnet", "symmetric", "copy-engine", "hierarchical")
+"""Ways that no calibration has rows of."""
 SCOPES = {"all-reduce": "2 (n - 1) / n", "send-recv": "1"}
 
 
@@ -163,7 +165,10 @@ def price(collective: str, size: float, where: Setting, explain: bool = True) ->
     best = choice(collective, size, group, links)
     if not math.isfinite(best.time):
         raise SpecError.single("--algo", "", f"nothing that is left on serves {collective} on this group")
-    low, high, evidence = quantiles(collective, size, group, where)
+    if best.algorithm in UNMEASURED:
+        (low, high, _), evidence = uncertain.quantiles(None, "", {}), "datasheet"
+    else:
+        low, high, evidence = quantiles(collective, size, group, where)
     return CollectivePrice(
         collective,
         size,

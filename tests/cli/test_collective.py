@@ -43,6 +43,7 @@ def test_ways_that_are_off_are_taken_when_they_are_named(moesim, operation, node
     named = moesim(*call, "--algo", algorithm).json
     assert named["algorithm"] == algorithm
     assert 0 < named["time_s"] < 1
+    assert named["evidence"] == "datasheet"
     assert moesim(*call).json["algorithm"] != algorithm
     assert moesim(*call, "--algo", "^tree").json["algorithm"] != algorithm
 
