@@ -42,10 +42,7 @@ def held_out_errors(
     return found
 
 
-SWITCH = (
-    "sizes where NCCL changes protocol: the rate jumps by up to two between neighbours, and the jump of the size held out "
-    "is in no other row; the sizes between the jumps are within 5 %"
-)
+SWITCH = "sizes where NCCL changes protocol: the jump in the rate of the size held out is in no other row"
 CAUSES = {
     "B200": "LL128 is left for Simple between 8 and 16 MiB, which costs a factor of two; with one of the two sizes held out, "
     "nothing tells where. " + SWITCH,
@@ -159,7 +156,14 @@ def draw(parts: Sequence[Part], path: Path) -> None:
         for axes, part in zip(figure.subplots(rows, columns).flat, parts, strict=False):
             colour = "#1f77b4" if part.met else "#d62728"
             jitter = np.random.default_rng(0).uniform(0.9, 1.1, len(part.sizes))
-            axes.plot(np.array(part.sizes) * jitter, 100 * np.array(part.errors), ".", color=colour, markersize=2)
+            axes.plot(
+                np.array(part.sizes) * jitter,
+                100 * np.array(part.errors),
+                ".",
+                color=colour,
+                markersize=2,
+                rasterized=True,
+            )
             axes.axhline(0, color="black", linewidth=0.6)
             axes.set_xscale("log")
             axes.set_ylim(-100, 100)
@@ -168,7 +172,7 @@ def draw(parts: Sequence[Part], path: Path) -> None:
             axes.set_ylabel("error [%]")
         for axes in figure.axes[len(parts) :]:
             axes.remove()
-        figure.savefig(path, metadata={"Date": None})
+        figure.savefig(path, dpi=120, metadata={"Date": None})
 
 
 def coverage() -> list[str]:
