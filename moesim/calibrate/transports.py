@@ -91,9 +91,11 @@ def parameters(direction: str, across: bool, constants: Mapping[str, float]) -> 
         ("sm_power", "", 0.3),
         ("token_bandwidth", "bandwidth", 1.0),
         ("per_row_byte", "time", 1.0),
+        *(() if across else (("per_sqrt_token", "time", 1.0), ("per_copy", "time", 1.0))),
         ("norm", "", 0.5),
     )
     usual = {"token_bytes": 500.0, "sm_power": 1.0, "norm": 4.0, "token_bandwidth": 8e9, "per_row_byte": 1e-9}
+    usual |= {} if across else {"per_sqrt_token": 5e-7, "per_copy": 1e-6}
     found = []
     for term, dimension, spread in terms:
         start = constants.get(f"{name}_{term}", usual.get(term))

@@ -31,7 +31,12 @@ def command(
         int | None, typer.Option("--gpus-per-node", min=1, help="Of the group in each node.")
     ] = None,
     measured: Annotated[str | None, typer.Option("--measured", metavar="RATE|TIME", help="Busbw, or a time.")] = None,
-    algo: Annotated[str | None, typer.Option("--algo", help="As NCCL_ALGO: ring,tree or ^nvls.")] = None,
+    algo: Annotated[
+        str | None,
+        typer.Option(
+            "--algo", help="As NCCL_ALGO: ring,tree or ^nvls; or collnet, symmetric, copy-engine, hierarchical."
+        ),
+    ] = None,
     proto: Annotated[str | None, typer.Option("--proto", help="As NCCL_PROTO: simple or ^ll128.")] = None,
     nvls: Annotated[bool, typer.Option("--nvls/--no-nvls", help="Sums in the NVSwitch.")] = True,
     sweep: Annotated[bool, typer.Option("--sweep", help="All sizes from 1 KiB to 16 GiB; -o curve.svg plots.")] = False,
@@ -80,7 +85,7 @@ def command(
     except ValueError as error:
         raise SpecError.single("--size", "", str(error)) from None
     if count <= 0:
-        raise SpecError.single("--size", "", "is zero", "give a size such as 1GiB")
+        raise SpecError.single("--size", "", f"'{size}' is not above zero", "give a size such as 1GiB")
     expected = study.price(name, count, where)
     plain = expected.to_dict() | {"node": where.node, "fabric": where.fabric}
     if measured is not None:

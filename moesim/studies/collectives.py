@@ -21,6 +21,8 @@ from moesim.problem import build_link_residuals, build_links
 from moesim.spec import library
 from moesim.spec.scenario import cluster_mapping
 
+UNMEASURED = ("collnet", "symmetric", "copy-engine", "hierarchical")
+"""Ways that no calibration has rows of."""
 SCOPES = {"all-reduce": "2 (n - 1) / n", "send-recv": "1"}
 
 
@@ -128,11 +130,16 @@ def setting(
         raise SpecError.single("--cluster", "", "one GPU has nobody to talk to", "give two or more")
     domain = min(ranks, node.nvlink_domain // node.gpus_per_node * used)
     links = build_links(node, library.get("nics", node.nic), fabric, nvls)
-    chosen = replace(
-        links.nccl,
-        algorithms=_listed(algorithms, ALGORITHMS, "--algo"),
-        protocols=_listed(protocols, PROTOCOLS, "--proto"),
-    )
+    listed = _listed(algorithms, ALGORITHMS, "--algo")
+    chosen = replace(links.nccl, algorithms=listed, protocols=_listed(protocols, PROTOCOLS, "--proto"))
+    if listed and not str(algorithms).startswith("^"):  # naming a way that is off switches it on
+        chosen = replace(
+            chosen,
+            collnet="collnet" in listed,
+            symmetric="symmetric" in listed,
+            copy_engine="copy-engine" in listed,
+            hierarchical="hierarchical" in listed,
+        )
     return Setting(
         node.name,
         fabric.name,
@@ -158,7 +165,10 @@ def price(collective: str, size: float, where: Setting, explain: bool = True) ->
     best = choice(collective, size, group, links)
     if not math.isfinite(best.time):
         raise SpecError.single("--algo", "", f"nothing that is left on serves {collective} on this group")
-    low, high, evidence = quantiles(collective, size, group, where)
+    if best.algorithm in UNMEASURED:
+        (low, high, _), evidence = uncertain.quantiles(None, "", {}), "datasheet"
+    else:
+        low, high, evidence = quantiles(collective, size, group, where)
     return CollectivePrice(
         collective,
         size,

@@ -20,7 +20,7 @@ from moesim.studies.collective_tables import summary
 from moesim.traces.collective_table import csv_rows, number
 from moesim.workload.ops import ExpertLeg
 
-EXCHANGE_COLUMNS = ("gpu", "num_ranks", "op", "tokens_per_rank", "hidden", "topk", "num_experts")
+EXCHANGE_COLUMNS = ("gpu", "op", "tokens_per_rank", "hidden", "topk", "num_experts")
 FP8_SCALES = 4 / 128
 
 
@@ -47,7 +47,9 @@ def _exchange(line: dict[str, str]) -> dict[str, Any] | str:
     node = node_of(gpu, line.get("nic", "")) if gpu else None
     if node is None:
         return "unknown GPU"
-    values = {name: number(line[name]) for name in ("num_ranks", "tokens_per_rank", "hidden", "topk", "num_experts")}
+    values = {
+        name: number(line.get(name)) for name in ("num_ranks", "tokens_per_rank", "hidden", "topk", "num_experts")
+    }
     if values["num_ranks"] is None:
         values["num_ranks"] = _ranks(line, node)
     lacking = [name for name, value in values.items() if not value or value <= 0]

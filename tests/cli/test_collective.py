@@ -29,6 +29,25 @@ def test_what_nccl_is_told_changes_the_choice(moesim):
     assert moesim(*call, "--algo", "ring", "--proto", "ll").json["protocol"] == "ll"
 
 
+@pytest.mark.parametrize(
+    ("operation", "nodes", "algorithm", "size"),
+    [
+        ("allreduce", 16, "collnet", "64MiB"),
+        ("allreduce", 1, "symmetric", "64KiB"),
+        ("alltoall", 1, "copy-engine", "1GiB"),
+        ("alltoall", 16, "hierarchical", "64KiB"),
+    ],
+)
+def test_ways_that_are_off_are_taken_when_they_are_named(moesim, operation, nodes, algorithm, size):
+    call = ("collective", operation, "--cluster", f"hgx-h100:{nodes}", "--size", size, "--json")
+    named = moesim(*call, "--algo", algorithm).json
+    assert named["algorithm"] == algorithm
+    assert 0 < named["time_s"] < 1
+    assert named["evidence"] == "datasheet"
+    assert moesim(*call).json["algorithm"] != algorithm
+    assert moesim(*call, "--algo", "^tree").json["algorithm"] != algorithm
+
+
 def test_a_table_is_priced_and_counts_what_it_refuses(moesim, tmp_path):
     path = tmp_path / "rows.csv"
     rows = [
@@ -148,7 +167,7 @@ def test_a_file_without_rows_is_one_line(moesim, tmp_path, name, content, told):
     [
         (("alltoal", "--cluster", "hgx-h100:2", "--size", "1GiB"), "did you mean 'all-to-all'"),
         (("alltoall", "--cluster", "hgx-h100", "--size", "1GiB"), "hgx-h100:32"),
-        (("alltoall", "--cluster", "hgx-h100:2", "--size", "0 B"), "is zero"),
+        (("alltoall", "--cluster", "hgx-h100:2", "--size", "0 B"), "'0 B' is not above zero"),
         (("alltoall", "--cluster", "hgx-h100:2", "--size", "1GiB", "--measured", "30"), "write 30GB/s"),
         (("alltoall", "--cluster", "hgx-h100:2", "--size", "1GiB", "--algo", "rings"), "did you mean 'ring'"),
         (("alltoall", "--cluster", "hgx-h100:2", "--size", "1GiB", "--gpus-per-node", "9"), "1 to 8"),

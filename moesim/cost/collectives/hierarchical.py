@@ -1,5 +1,7 @@
 """All-to-all in two steps: inside the node, then along the rails. Off unless the settings switch it on."""
 
+from dataclasses import replace
+
 from moesim.base.numeric import Numeric
 from moesim.cost.collectives import Algorithm, algorithms
 from moesim.cost.collectives.elementwise import never, pick
@@ -21,7 +23,8 @@ def hierarchical_all_to_all_time(size: Numeric, group: Group, links: Links) -> N
     if not links.nccl.hierarchical:
         return never(size, group.size)
     node, rail = Group(group.per_node, group.per_node), Group(group.nodes, 1.0 + 0.0 * group.nodes)
-    first, second = (pairwise_all_to_all_time(size, part, links) for part in (node, rail))
+    pairs = replace(links, nccl=replace(links.nccl, algorithms=None))  # both steps are pairs of messages
+    first, second = (pairwise_all_to_all_time(size, part, pairs) for part in (node, rail))
     return pick((group.nodes < 2) | (group.per_node < 2), never(size, group.size), first + second)
 
 

@@ -21,7 +21,8 @@ class Deduplicated:
         T = T_0 + \left[(x / \beta_{rdma})^p + (c / (n_{SM} \beta_{SM}))^p + (y / \beta_{nvl})^p\right]^{1/p}
 
     with x the bytes to other NVLink domains (a token once per domain), c the token copies that the SMs handle (once per
-    GPU), and y the NVLink bytes. Constants ``intra_*`` hold inside a domain, ``inter_*`` across; dispatch and combine
+    GPU), and y the NVLink bytes. :math:`T_0` grows with the tokens and their square root, and inside a domain with the
+    bytes of a row and the copies of a token. Constants ``intra_*`` hold inside a domain, ``inter_*`` across; dispatch and combine
     have their own. Balanced routing; a hot rank scales its tokens.
 
     Parameters
@@ -88,9 +89,16 @@ def _inside(leg: ExpertLeg, group: Group, constants: Mapping[str, Numeric]) -> N
     name, sms = f"intra_{leg.direction}", constants["num_sms"]
     norm = constants.get(f"{name}_norm", constants["norm"])
     header = constants.get(f"{name}_token_bytes", 0.0)
-    copies = leg.busy_tokens * (leg.row_bytes + header) * distinct_groups(group.size, leg.top_k, leg.num_experts)
-    start = constants[f"{name}_base"] + constants.get(f"{name}_per_token", 0.0) * leg.busy_tokens / sms
-    start = start + constants.get(f"{name}_per_row_byte", 0.0) * leg.row_bytes
+    reached = distinct_groups(group.size, leg.top_k, leg.num_experts)
+    copies = leg.busy_tokens * (leg.row_bytes + header) * reached
+    start: Numeric = constants[f"{name}_base"]
+    for term, amount in (
+        ("per_copy", reached),
+        ("per_row_byte", leg.row_bytes),
+        ("per_token", leg.busy_tokens / sms),
+        ("per_sqrt_token", np.sqrt(leg.busy_tokens)),
+    ):
+        start = start + constants.get(f"{name}_{term}", 0.0) * amount
     handled = copies / sm_rate(name, constants, sms)
     nvlink = copies * (1 - 1 / group.per_node) / constants[f"{name}_nvlink_bandwidth"]
     token = leg.busy_tokens * leg.row_bytes / (sms * constants.get(f"{name}_token_bandwidth", np.inf))
