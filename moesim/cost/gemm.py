@@ -65,6 +65,7 @@ def gemm_parts(work: Gemm, gpu: Gpu) -> Product:
         constants.gemm_wave_smoothing,
         constants.gemm_prologue,
         SPLITS,
+        constants.gemm_idle_gain,
     )
     bandwidth = gpu.memory_bandwidth * constants.gemm_memory_efficiency
     partial = constants.gemm_reduction * 4 * work.groups * work.m * work.n / bandwidth

@@ -40,6 +40,7 @@ class KernelConstants(SpecModel):
     fp4_efficiency: Number | None = Field(None, description="For NVFP4. [-]")
     quantize_efficiency: Number | None = Field(None, description="Rate of a cast over that of a plain copy. [-]")
     gemm_small_tile_penalty: Number | None = Field(None, description="Time of a 64x64 tile over its share. [-]")
+    gemm_idle_gain: Number | None = Field(None, description="Share of a tile's time saved where no other SM works. [-]")
     gemm_power_depth: Number | None = Field(None, description="Decades of FLOP that a decade of k counts for. [-]")
     gemm_wave_smoothing: Number | None = Field(None, description="Part of a wave that need not be whole. [-]")
     gemm_split_fixed: Seconds | None = Field(None, description="What cutting k costs.")
