@@ -40,6 +40,8 @@ class KernelConstants(SpecModel):
     fp4_efficiency: Number | None = Field(None, description="For NVFP4. [-]")
     quantize_efficiency: Number | None = Field(None, description="Rate of a cast over that of a plain copy. [-]")
     gemm_small_tile_penalty: Number | None = Field(None, description="Time of a 64x64 tile over its share. [-]")
+    gemm_half_tile_penalty: Number | None = Field(None, description="Time of a 128x64 tile over its share. [-]")
+    gemm_square_tile_penalty: Number | None = Field(None, description="Time of a 128x128 tile over its share. [-]")
     gemm_idle_gain: Number | None = Field(None, description="Share of a tile's time saved where no other SM works. [-]")
     gemm_power_depth: Number | None = Field(None, description="Decades of FLOP that a decade of k counts for. [-]")
     gemm_wave_smoothing: Number | None = Field(None, description="Part of a wave that need not be whole. [-]")
