@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from moesim.cost.machine import Gpu, Host, KernelConstants, Links, Machine, Nccl
 from moesim.cost.plan import Plan
 from moesim.rules import Candidate
 from moesim.spec import library
-from moesim.spec.calibration import DERIVED_SPREAD
+from moesim.spec.calibration import DERIVED_SPREAD, CalibrationSpec
 from moesim.spec.fabric import FabricSpec
 from moesim.spec.hardware import GpuSpec, NicSpec, NodeSpec
 from moesim.spec.load import ScenarioSpecs, load_scenario, load_specs, scenario_from_names
@@ -111,7 +111,7 @@ class Problem:
         """
         changed = resolve(with_overrides(self.scenario, changes, where))
         firsts = {path.partition(".")[0] for path in changes if f"strategy.{path.split('.')[-1]}" not in self.assumed}
-        same_run = self.measured is not None and firsts <= {*HARDWARE_PREFIXES, "overrides"}
+        same_run = self.measured is not None and firsts <= {*HARDWARE_PREFIXES, "overrides", "calibrations"}
         return changed if same_run or "measured" in firsts else replace(changed, measured=None)
 
     def _issue(self, broken: Broken) -> Issue:
@@ -208,7 +208,7 @@ def build_machine(specs: ScenarioSpecs) -> Machine:
         num_gpus=specs.num_gpus,
         transports={name: transport_constants(spec, specs) for name, spec in used.items()},
         provenance=provenance,
-        residuals=build_residuals(gpu.name),
+        residuals=build_residuals(gpu.name, specs.calibrations),
     )
 
 
@@ -231,15 +231,19 @@ def build_gpu(gpu: GpuSpec) -> Gpu:
     )
 
 
-def build_residuals(gpu: str) -> dict[str, Residuals]:
-    """Return how far the prices of each family of kernels were off, wider where they are another GPU's."""
+def build_residuals(gpu: str, own: Sequence[CalibrationSpec] = ()) -> dict[str, Residuals]:
+    """Return how far the prices of each family of kernels were off, wider where they are another GPU's.
+
+    The user's `own` calibrations stand in for those that are shipped.
+    """
+    used = library.calibrations_like(gpu) | {one.family: one for one in own}
     return {
         family: Residuals(
             {name: (spread.q05, spread.q50, spread.q95) for name, spread in one.residuals.items()},
             one.covered,
             1.0 if one.gpu == gpu else DERIVED_SPREAD,
         )
-        for family, one in library.calibrations_like(gpu).items()
+        for family, one in used.items()
     }
 
 

@@ -205,4 +205,5 @@ DENSE = Family(
     split=("m", "n", "k"),
     keys=("rate", "m", "n", "k"),
     covered=("m", "n", "k"),
+    shared=_is("bf16", "fp16"),
 )

@@ -240,7 +240,9 @@ NARROW = Stage(
     (),
     (Parameter("narrow_rate", 1.0, 0.2, 2.0), Parameter("narrow_cast_traffic", 1.0, 0.01, 10)),
 )
-OWN = Stage("single kernels", lambda frame: ~frame["fused"], (Parameter("grouped_gemm_efficiency", 1.0, 0.2, 1.2), *FORM))
+OWN = Stage(
+    "single kernels", lambda frame: ~frame["fused"], (Parameter("grouped_gemm_efficiency", 1.0, 0.2, 1.2), *FORM)
+)
 GROUPED = Family(
     "grouped-gemm",
     read,

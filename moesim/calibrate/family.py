@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from moesim.calibrate.measurements import Rows
 from moesim.calibrate.overlay import Overlay
 from moesim.calibrate.score import Score, Spread, interval, score, spreads
 from moesim.calibrate.split import folds, held_out, sample
+from moesim.calibrate.tables import FRAMEWORKS, PACKAGE
 from moesim.cost.machine import Gpu
 from moesim.problem import EFFICIENCIES, build_gpu
 from moesim.spec import library
@@ -53,7 +54,7 @@ class Family:
 
     ``split``: columns that make the groups that are held out together; ``keys``: those that tell rows apart;
     ``covered``: those whose range the overlay keeps; ``same``: constants that take the value of another one;
-    ``scored``: rows that errors are reported on; ``shared``: the kernels of one framework are those of another.
+    ``scored``: rows that errors are reported on; ``shared``: rows whose kernels all frameworks have.
     """
 
     name: str
@@ -67,7 +68,7 @@ class Family:
     covered: Sequence[str]
     same: Mapping[str, str] = field(default_factory=dict)
     scored: Callable[[pd.DataFrame], Any] = lambda frame: np.ones(len(frame), dtype=bool)
-    shared: bool = False
+    shared: Callable[[pd.DataFrame], Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -131,8 +132,12 @@ def calibrate(family: Family, gpu_name: str, source: str, command: str, holdout:
         Share of the groups that the fit does not see; 0 where there are few rows.
     """
     rows = family.read(source, gpu_name)
-    spec = prior_spec(gpu_name, family.name, rows.source)
     frame = rows.frame
+    if len(frame) < FEWEST:
+        reasons = "".join(f"; {count:,}: {reason}" for reason, count in sorted(rows.dropped.items()))
+        what = f"only {len(frame)} of {rows.read} rows can be used{reasons}"
+        raise SpecError.single(rows.source, "", what, f"give at least {FEWEST}")
+    spec = prior_spec(gpu_name, family.name, rows.source)
     few = len(frame) < FEW_ROWS
     held = np.zeros(len(frame), dtype=bool) if few else held_out(frame, family.split, holdout)
     staged = np.any([np.asarray(stage.keep(frame)) for stage in family.stages], axis=0)
@@ -141,7 +146,7 @@ def calibrate(family: Family, gpu_name: str, source: str, command: str, holdout:
     predicted = family.predict(frame, gpu, found.extra)
     regimes = family.regimes(frame, gpu)
     fitting = staged & ~held
-    residuals = _spread(family, gpu_name, spec, frame, fitting, predicted, source)
+    residuals = _spread(family, gpu_name, spec, frame, fitting, found, source)
     low, high = interval(predicted, regimes, residuals)
     frame = frame.assign(predicted_s=predicted, low_s=low, high_s=high, regime=regimes)
     scored = np.asarray(family.scored(frame)) & staged
@@ -209,25 +214,63 @@ def _spread(
     spec: GpuSpec,
     frame: pd.DataFrame,
     fitting: NDArray[np.bool_],
-    predicted: Floats,
+    fit: Constants,
     source: str,
 ) -> dict[str, Spread]:
-    """Residual quantiles: of rows that a fit did not see, where there are enough to leave some out."""
+    """Residual quantiles: of rows that a fit did not see, where there are enough to leave some out.
+
+    A few rows do not tell how far others are off: they keep the quantiles of the shipped calibration, widened to theirs.
+    """
     gpu = build_gpu(spec)
-    measured = frame["time_s"].to_numpy(dtype=float)
-    if len(frame) < FEW_ROWS:
-        return spreads(np.log(predicted / measured)[fitting], family.regimes(frame, gpu)[fitting])
+    final = with_values(gpu, spec, fit.values)
     rows = frame[fitting].reset_index(drop=True)
+    if len(frame) < FEW_ROWS:
+        own = spreads(_log_errors(family.predict(rows, final, fit.extra), rows), family.regimes(rows, gpu))
+        shipped = library.calibrations_like(gpu_name).get(family.name)
+        known = shipped.residuals.items() if shipped else ()
+        low, high = own["all"].q05, own["all"].q95
+        return own | {name: Spread(s.count, min(s.q05, low), s.q50, max(s.q95, high)) for name, s in known}
+    found = [(rows, _unseen(family, gpu_name, spec, rows))]
+    found += [
+        (other, _log_errors(family.predict(other, final, fit.extra), other))
+        for other in _others(family, gpu_name, source)
+    ]
+    errors = np.concatenate([one for _, one in found])
+    named = np.concatenate([family.regimes(part, gpu) for part, _ in found])
+    finite = np.isfinite(errors)
+    return spreads(errors[finite], named[finite])
+
+
+def _unseen(family: Family, gpu_name: str, spec: GpuSpec, rows: pd.DataFrame) -> Floats:
+    """Logarithm of predicted over measured time, each third of the groups priced by a fit on the others. [-]"""
+    gpu = build_gpu(spec)
     errors = np.full(len(rows), np.nan)
+    parts = folds(rows, family.split, FOLDS)
     for fold in range(FOLDS):
-        apart = folds(rows, family.split, FOLDS) == fold
+        apart = parts == fold
         if not apart.any() or apart.all():
             continue
         found = _constants(family, gpu_name, spec, rows[~apart])
-        priced = family.predict(rows[apart], with_values(gpu, spec, found.values), found.extra)
-        errors[apart] = np.log(priced / rows["time_s"].to_numpy(dtype=float)[apart])
-    known = np.isfinite(errors)
-    return spreads(errors[known], family.regimes(rows, gpu)[known])
+        chosen = rows[apart].reset_index(drop=True)
+        errors[apart] = _log_errors(family.predict(chosen, with_values(gpu, spec, found.values), found.extra), chosen)
+    return errors
+
+
+def _others(family: Family, gpu_name: str, source: str) -> Iterator[pd.DataFrame]:
+    """Rows of the other frameworks of the package, but for the groups that are held out."""
+    path, own = csv_or_package(source)
+    for framework in FRAMEWORKS:
+        if family.shared is None or path is not None or framework == own:
+            continue
+        try:
+            frame = family.read(f"{PACKAGE}:{framework}", gpu_name).frame
+        except SpecError:  # the package need not have every framework on every GPU
+            continue
+        yield frame[np.asarray(family.shared(frame)) & ~held_out(frame, family.split)].reset_index(drop=True)
+
+
+def _log_errors(predicted: Floats, rows: pd.DataFrame) -> Floats:
+    return np.asarray(np.log(predicted / rows["time_s"].to_numpy(dtype=float)))
 
 
 def _score(frame: pd.DataFrame) -> Score:
