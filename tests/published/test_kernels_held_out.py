@@ -48,7 +48,7 @@ def priced(family, frame):
 def test_rows_that_no_fit_saw(family, name, query, median, p90):
     found = priced(family, rows(name).query(query).reset_index(drop=True))
     print(found)
-    assert found.count >= 25
+    assert found.count >= 20
     assert found.median < median
     assert found.p90 < p90
     assert found.coverage > 0.78
