@@ -153,7 +153,7 @@ PANELS = {
     "memory": ("cast to FP8", "bytes > 0", lambda rows: rows["bytes"], "bytes"),
 }
 """Title, rows, and what the errors of a family are drawn against."""
-DRAWN_ROWS = 1200
+DRAWN_ROWS = 600
 
 
 def plot(gpu: str = "h100-sxm-80gb") -> None:
