@@ -13,9 +13,11 @@ import numpy as np
 import pandas as pd
 
 from moesim.base.errors import SpecError
+from moesim.calibrate.experts import tiles_column
 from moesim.calibrate.families import FAMILIES
 from moesim.calibrate.score import Score, interval, score
 from moesim.calibrate.split import held_out, sample
+from moesim.cost.grouped import HEIGHTS
 from moesim.cost.machine import Gpu
 from moesim.problem import build_gpu
 from moesim.spec import library
@@ -74,14 +76,16 @@ def scored(frame: pd.DataFrame) -> Score:
 
 def lines() -> Iterator[Line]:
     """Every line of the table of targets."""
-    shape, other = "shape, 30 % held out", "rows of another framework"
+    shape, other = "shape, 30 % held out", "shapes held out, another framework"
     dense = priced("gemm", "h100-sxm-80gb", source_of("gemm", "h100-sxm-80gb"))
     extract(dense[dense["held"]], "gemm", ["rate", "m", "n", "k", "time_s"])
     wide = dense[dense["held"] & (dense["rate"] == "bf16")]
     yield Line("GEMM bf16 H100", shape, scored(wide))
     for framework in ("vllm", "sglang"):
         rows = priced("gemm", "h100-sxm-80gb", f"aiconfigurator:{framework}")
-        yield Line(f"GEMM bf16 H100, fit scored on {framework}", other, scored(rows[rows["rate"] == "bf16"]))
+        yield Line(
+            f"GEMM bf16 H100, fit scored on {framework}", other, scored(rows[rows["held"] & (rows["rate"] == "bf16")])
+        )
     for rate, word in (("fp8", "fp8"), ("fp8-blockwise", "fp8 blockwise")):
         yield Line(f"GEMM {word} H100", shape, scored(dense[dense["held"] & (dense["rate"] == rate)]))
     for gpu, word in (
@@ -104,10 +108,13 @@ def lines() -> Iterator[Line]:
         held = experts[experts["held"] & (experts["rate"] == "bf16")]
         if word == "H100":
             columns = ["rate", "tokens", "hidden", "inter", "top_k", "experts", "tp", "ep", "distribution", "groups"]
-            extract(experts[experts["held"]], "grouped", [*columns, "m", "uneven", "width", "load", "time_s"])
+            columns += ["m", "uneven", "width", "active", *(tiles_column(high) for high in HEIGHTS), "time_s"]
+            extract(experts[experts["held"]], "grouped", columns)
             yield Line("grouped GEMM H100, balanced and skewed", group, scored(held))
         yield Line(f"grouped GEMM {word}, balanced", group, scored(held[~held["uneven"]]))
-        yield Line(f"grouped GEMM {word}, skewed", group, scored(held[held["uneven"]]))
+        one = held["ep"] == 1
+        yield Line(f"grouped GEMM {word}, skewed, all experts on one rank", group, scored(held[held["uneven"] & one]))
+        yield Line(f"grouped GEMM {word}, skewed, hottest of several ranks", group, scored(held[held["uneven"] & ~one]))
         if (experts["rate"] == "fp8").any():
             narrow = experts[experts["held"] & (experts["rate"] == "fp8")]
             yield Line(f"grouped GEMM {word} fp8", group, scored(narrow))
@@ -135,8 +142,51 @@ def lines() -> Iterator[Line]:
 
 def extract(frame: pd.DataFrame, name: str, columns: list[str]) -> None:
     """Keep a few hundred held-out rows for the tests."""
-    rows = sample(frame[columns], EXTRACT_ROWS, columns)
+    rows = sample(frame[columns], EXTRACT_ROWS, [column for column in columns if frame[column].notna().all()])
     rows.to_csv(ROOT / "tests" / "published" / f"kernels_{name}_held_out.csv", index=False, float_format="%.10g")
+
+
+PANELS = {
+    "gemm": ("dense GEMM, bf16", "rate == 'bf16'", lambda rows: 2 * rows["m"] * rows["n"] * rows["k"], "FLOP"),
+    "grouped-gemm": ("grouped GEMM, bf16", "rate == 'bf16'", lambda rows: rows["m"], "rows per expert"),
+    "attention": ("attention forward", "length >= 512", lambda rows: rows["length"], "tokens of a sequence"),
+    "memory": ("cast to FP8", "bytes > 0", lambda rows: rows["bytes"], "bytes"),
+}
+"""Title, rows, and what the errors of a family are drawn against."""
+DRAWN_ROWS = 600
+
+
+def plot(gpu: str = "h100-sxm-80gb") -> None:
+    """Draw the errors of held-out rows of one GPU, thinned by hash, with the median and the 90 % band of each decade."""
+    from matplotlib import rc_context
+    from matplotlib.figure import Figure
+
+    with rc_context({"svg.hashsalt": "kernel residuals", "svg.fonttype": "none", "font.size": 8}):
+        figure = Figure(figsize=(8, 5.6), layout="constrained")
+        for axes, (family, (title, query, size, unit)) in zip(figure.subplots(2, 2).flat, PANELS.items(), strict=True):
+            rows = priced(family, gpu, source_of(family, gpu)).query(f"held and {query}").reset_index(drop=True)
+            rows = rows.assign(size=size(rows), error=100 * (rows["predicted_s"] / rows["time_s"] - 1))
+            groups = [("#4477aa", "balanced" if family == "grouped-gemm" else "", rows)]
+            if family == "grouped-gemm":
+                groups = [("#cc6677", "skewed", rows[rows["uneven"]]), ("#4477aa", "balanced", rows[~rows["uneven"]])]
+            for colour, label, part in groups:
+                drawn = sample(part, DRAWN_ROWS // len(groups), [*FAMILIES[family].keys])
+                axes.plot(drawn["size"], drawn["error"], ".", ms=2.5, alpha=0.45, color=colour, mew=0, label=label)
+            steps = np.log10(rows["size"]).mul(2).round() / 2
+            low, middle, high = (rows.groupby(steps)["error"].quantile(share) for share in (0.05, 0.5, 0.95))
+            axes.fill_between(10**low.index, low, high, color="0.5", alpha=0.18, lw=0)
+            axes.plot(10**middle.index, middle, color="black", lw=1.2)
+            axes.axhline(0, color="0.4", lw=0.6)
+            axes.set(
+                xscale="log",
+                ylim=(-60, 60),
+                xlabel=unit,
+                ylabel="error of time [%]",
+                title=f"{title}, {len(rows):,} rows",
+            )
+            if len(groups) > 1:
+                axes.legend(frameon=False, markerscale=3, loc="upper left")
+        figure.savefig(ROOT / "docs" / "figures" / "kernel_residuals.svg", metadata={"Date": None})
 
 
 def table(rows: list[Line]) -> str:
@@ -179,6 +229,7 @@ def main() -> None:
         rows = list(lines())
     except SpecError as error:
         raise SystemExit(str(error)) from None
+    plot()
     text = (Path(__file__).with_name("accuracy_kernels.template.md")).read_text(encoding="utf-8")
     page = text.replace("{{table}}", table(rows)).replace("{{counts}}", counts())
     (ROOT / "docs" / "accuracy_kernels.md").write_text(page, encoding="utf-8")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -113,7 +113,7 @@ class Problem:
         """
         changed = resolve(with_overrides(self.scenario, changes, where))
         firsts = {path.partition(".")[0] for path in changes if f"strategy.{path.split('.')[-1]}" not in self.assumed}
-        same_run = self.measured is not None and firsts <= {*HARDWARE_PREFIXES, "overrides"}
+        same_run = self.measured is not None and firsts <= {*HARDWARE_PREFIXES, "overrides", "calibrations"}
         return changed if same_run or "measured" in firsts else replace(changed, measured=None)
 
     def _issue(self, broken: Broken) -> Issue:
@@ -213,7 +213,7 @@ def build_machine(specs: ScenarioSpecs) -> Machine:
         num_gpus=specs.num_gpus,
         transports={name: transport_constants(spec, gpu, node, nic, software) for name, spec in used.items()},
         provenance=provenance,
-        residuals=build_residuals(gpu.name) | build_link_residuals(node.name, fabric.name) | legs,
+        residuals=build_residuals(gpu.name, specs.calibrations) | build_link_residuals(node.name, fabric.name) | legs,
     )
 
 
@@ -236,9 +236,13 @@ def build_gpu(gpu: GpuSpec) -> Gpu:
     )
 
 
-def build_residuals(gpu: str) -> dict[str, Residuals]:
-    """Return how far the prices of each family of kernels were off, wider where they are another GPU's."""
-    return {family: _residuals(one, one.gpu == gpu) for family, one in library.calibrations_like(gpu).items()}
+def build_residuals(gpu: str, own: Sequence[CalibrationSpec] = ()) -> dict[str, Residuals]:
+    """Return how far the prices of each family of kernels were off, wider where they are another GPU's.
+
+    The user's `own` calibrations stand in for those that are shipped.
+    """
+    used = library.calibrations_like(gpu) | {one.family: one for one in own}
+    return {family: _residuals(one, one.gpu == gpu) for family, one in used.items()}
 
 
 def build_link_residuals(node: str, fabric: str) -> dict[str, Residuals]:

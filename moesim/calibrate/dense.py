@@ -171,6 +171,9 @@ SIXTEEN_BIT = Stage(
         Parameter("gemm_output_l2", 0.4, 0.05, 4),
         Parameter("gemm_output_speedup", 1.3, 1, 20),
         Parameter("gemm_small_tile_penalty", 1.25, 0.7, 4),
+        Parameter("gemm_half_tile_penalty", 1.02, 0.7, 4),
+        Parameter("gemm_square_tile_penalty", 1.01, 0.7, 4),
+        Parameter("gemm_idle_gain", 0.4, 0.001, 0.6),
         Parameter("gemm_power_depth", 0.3, 0.001, 5),
     ),
 )
@@ -202,4 +205,5 @@ DENSE = Family(
     split=("m", "n", "k"),
     keys=("rate", "m", "n", "k"),
     covered=("m", "n", "k"),
+    shared=_is("bf16", "fp16"),
 )

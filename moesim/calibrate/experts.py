@@ -15,9 +15,9 @@ from moesim.calibrate.dense import OPERAND_BYTES, PACKAGE_RATES, rate_names
 from moesim.calibrate.family import Family, Floats, Stage, csv_or_package
 from moesim.calibrate.fit import Parameter
 from moesim.calibrate.measurements import Rows, gpu_names, numbers, read_csv
-from moesim.calibrate.routing import power_law_load
+from moesim.calibrate.routing import power_law_skew
 from moesim.calibrate.tables import package_table, source_key
-from moesim.cost.grouped import grouped_gemm_time
+from moesim.cost.grouped import HEIGHTS, Skewed, grouped_gemm_time
 from moesim.cost.machine import Gpu
 from moesim.cost.regimes import grouped_regime
 from moesim.workload.ops import Gemm
@@ -30,6 +30,8 @@ RATE_GAIN = 1.15
 UNEVEN_SLOWER = 2.0
 """Time over that of the balanced row times the load of the hottest rank, from which a skewed row is taken for a flaw."""
 SHARES = ("grouped_gemm_efficiency", "grouped_gemm_small_efficiency", "grouped_gemm_large_efficiency")
+FEW_RANKS = 4
+"""Ranks up to which the load of the hottest one scatters little from draw to draw."""
 SHAPE = ["kernel_source", "rate", "hidden", "inter", "top_k", "experts", "distribution"]
 
 
@@ -103,12 +105,26 @@ def _shapes(frame: pd.DataFrame) -> pd.DataFrame:
     """Add what one rank does: groups, rows a group, and whether routing is uneven."""
     exponent = pd.to_numeric(frame["distribution"].str.extract(r"power_law_([0-9.]+)")[0], errors="coerce").fillna(0.0)
     keys = zip(exponent, frame["tokens"], frame["experts"], frame["top_k"], frame["ep"], strict=True)
-    load = [power_law_load(a, int(t), int(e), int(k), int(r)) if a else 1.0 for a, t, e, k, r in keys]
+    skews = [power_law_skew(a, int(t), int(e), int(k), int(r)) if a else None for a, t, e, k, r in keys]
+    load = [one.load if one else 1.0 for one in skews]
     groups = frame["experts"] / frame["ep"]
     rows = frame["tokens"] * frame["top_k"] / frame["ep"] * load
+    tiles = {tiles_column(high): [one.tiles[high] if one else np.nan for one in skews] for high in HEIGHTS}
     return frame.assign(
-        groups=groups, m=rows / groups, uneven=exponent > 0, width=frame["inter"] / frame["tp"], fused=True, load=load
+        groups=groups,
+        m=rows / groups,
+        uneven=exponent > 0,
+        width=frame["inter"] / frame["tp"],
+        fused=True,
+        load=load,
+        active=[one.active if one else np.nan for one in skews],
+        **tiles,
     ).reset_index(drop=True)
+
+
+def tiles_column(high: int) -> str:
+    """Column with the tiles along m of skewed rows, for one height of a tile."""
+    return f"tiles_{high}"
 
 
 def from_csv(path: Path, gpu: str | None) -> Rows:
@@ -139,17 +155,10 @@ def predict(frame: pd.DataFrame, gpu: Gpu, extra: Mapping[str, float]) -> Floats
     beat the dense rate): the slowdown under the power limit is a share, fitted, of that of dense GEMMs.
     """
     times = np.empty(len(frame))
-    gpu = _level(gpu, extra)
     for (rate, uneven, fused), part in frame.groupby(["rate", "uneven", "fused"], sort=True):
         chosen = frame.index.get_indexer(part.index)
         times[chosen] = _fused(part, gpu, str(rate), bool(uneven), extra) if fused else _single(part, gpu, str(rate))
     return times
-
-
-def _level(gpu: Gpu, extra: Mapping[str, float]) -> Gpu:
-    """Return the GPU with one share of the dense rate for every number of rows: what the tables show."""
-    share = gpu.kernels.grouped_gemm_efficiency
-    return replace(gpu, kernels=replace(gpu.kernels, **dict.fromkeys(SHARES, share))) if extra else gpu
 
 
 def _single(part: pd.DataFrame, gpu: Gpu, rate: str) -> Floats:
@@ -161,13 +170,19 @@ def _fused(part: pd.DataFrame, gpu: Gpu, rate: str, uneven: bool, extra: Mapping
     names = ("m", "groups", "hidden", "width", "tokens")
     m, groups, hidden, width, tokens = (part[name].to_numpy(dtype=float) for name in names)
     size = OPERAND_BYTES[rate]
-    slope = gpu.kernels.gemm_power_slope * extra.get("fused_power_share", 1.0)
-    gpu = replace(gpu, kernels=replace(gpu.kernels, gemm_power_slope=slope))
+    share = extra["fused_rate"] / (extra["uneven_penalty"] if uneven else 1.0)
+    if rate != "bf16":
+        share = share * extra.get("narrow_rate", 1.0)
+    shares = dict.fromkeys(SHARES, share)
+    prologue = share * gpu.kernels.grouped_gemm_prologue  # a higher rate does not shorten it
+    kernels = replace(gpu.kernels, grouped_gemm_prologue=prologue, **shares)
+    gpu = replace(gpu, kernels=kernels)
+    skewed = None
     if uneven:
-        slower = {name: getattr(gpu.kernels, name) / extra["uneven_penalty"] for name in SHARES}
-        gpu = replace(gpu, kernels=replace(gpu.kernels, **slower))
-    up = grouped_gemm_time(Gemm(m, 2 * width, hidden, groups, rate=rate, operand_bytes=size), gpu, uneven)
-    down = grouped_gemm_time(Gemm(m, hidden, width, groups, rate=rate, operand_bytes=size), gpu, uneven)
+        tiles = {high: part[tiles_column(high)].to_numpy(dtype=float) for high in HEIGHTS}
+        skewed = Skewed(part["active"].to_numpy(dtype=float), tiles)
+    up = grouped_gemm_time(Gemm(m, 2 * width, hidden, groups, rate=rate, operand_bytes=size), gpu, skewed)
+    down = grouped_gemm_time(Gemm(m, hidden, width, groups, rate=rate, operand_bytes=size), gpu, skewed)
     rows = m * groups
     moved = 2 * (np.minimum(tokens, rows) + 2 * rows + tokens) * hidden + 2 * 3 * rows * width
     beside = extra["fused_traffic"] * moved / gpu.memory_bandwidth + extra["fused_per_group"] * groups
@@ -177,32 +192,39 @@ def _fused(part: pd.DataFrame, gpu: Gpu, rate: str, uneven: bool, extra: Mapping
 
 
 def regimes(frame: pd.DataFrame, gpu: Gpu) -> NDArray[Any]:
-    """Regimes of rows."""
+    """Regimes of rows: skewed ones apart, and among them those of a hottest rank, whose load nobody wrote down."""
     named = np.empty(len(frame), dtype=object)
     for rate in frame["rate"].unique():
         chosen = (frame["rate"] == rate).to_numpy()
         work = Gemm(frame["m"].to_numpy(dtype=float)[chosen], 1, 1, rate=rate, operand_bytes=OPERAND_BYTES[rate])
         named[chosen] = grouped_regime(work)
-    named[frame["uneven"].to_numpy(dtype=bool)] += " uneven"
+    uneven, ranks = frame["uneven"].to_numpy(dtype=bool), frame.get("ep", pd.Series(1, frame.index)).to_numpy()
+    for chosen, word in (
+        (uneven & (ranks == 1), " uneven"),
+        (uneven & (ranks > 1) & (ranks <= FEW_RANKS), f" hottest of 2-{FEW_RANKS}"),
+        (uneven & (ranks > FEW_RANKS), f" hottest of more than {FEW_RANKS}"),
+        (~uneven & frame["fused"].to_numpy(dtype=bool) & (frame["groups"].to_numpy() == 1), " one group"),
+    ):
+        named[chosen] += word
     return named
 
 
+FORM = (
+    Parameter("grouped_gemm_memory_efficiency", 0.9, 0.2, 1.0),
+    Parameter("grouped_gemm_prologue", 100, 10, 1500),
+    Parameter("grouped_gemm_norm", 2.0, 1.2, 12),
+    Parameter("grouped_gemm_wave_smoothing", 0.2, 0.001, 1),
+    Parameter("grouped_gemm_small_tile_penalty", 1.6, 1.0, 5),
+    Parameter("grouped_gemm_half_tile_penalty", 1.2, 1.0, 4),
+)
 BALANCED = Stage(
     "balanced",
-    lambda frame: (frame["rate"] == "bf16") & ~frame["uneven"],
+    lambda frame: (frame["rate"] == "bf16") & ~frame["uneven"] & frame["fused"],
+    FORM,
     (
-        Parameter("grouped_gemm_efficiency", 0.98, 0.2, 1.0),
-        Parameter("grouped_gemm_memory_efficiency", 0.9, 0.2, 1.0),
-        Parameter("grouped_gemm_prologue", 100, 10, 1500),
-        Parameter("grouped_gemm_norm", 2.0, 1.2, 12),
-        Parameter("grouped_gemm_wave_smoothing", 0.2, 0.001, 1),
-        Parameter("grouped_gemm_small_tile_penalty", 1.6, 1.0, 5),
-        Parameter("grouped_gemm_half_tile_penalty", 1.2, 1.0, 4),
-    ),
-    (
+        Parameter("fused_rate", 1.0, 0.2, 2.0),
         Parameter("fused_fixed", 2e-5, 1e-6, 2e-4, dimension="time"),
         Parameter("fused_traffic", 1.3, 0.1, 10),
-        Parameter("fused_power_share", 0.5, 0.01, 1.0),
         Parameter("fused_per_group", 3e-8, 1e-9, 5e-6, dimension="time"),
     ),
 )
@@ -214,9 +236,12 @@ UNEVEN = Stage(
 )
 NARROW = Stage(
     "fp8",
-    lambda frame: (frame["rate"] == "fp8") & ~frame["uneven"],
+    lambda frame: (frame["rate"] == "fp8") & ~frame["uneven"] & frame["fused"],
     (),
-    (Parameter("narrow_cast_traffic", 1.0, 0.01, 10),),
+    (Parameter("narrow_rate", 1.0, 0.2, 2.0), Parameter("narrow_cast_traffic", 1.0, 0.01, 10)),
+)
+OWN = Stage(
+    "single kernels", lambda frame: ~frame["fused"], (Parameter("grouped_gemm_efficiency", 1.0, 0.2, 1.2), *FORM)
 )
 GROUPED = Family(
     "grouped-gemm",
@@ -224,7 +249,7 @@ GROUPED = Family(
     from_csv,
     predict,
     regimes,
-    (BALANCED, UNEVEN, NARROW),
+    (BALANCED, UNEVEN, NARROW, OWN),
     split=("hidden", "inter", "experts", "top_k"),
     keys=("rate", "hidden", "inter", "experts", "top_k", "tokens", "tp", "ep", "distribution"),
     covered=("m", "groups"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,8 @@ from moesim.calibrate.fit import Fit, Parameter, fitted
 from moesim.calibrate.measurements import Rows
 from moesim.calibrate.overlay import Overlay
 from moesim.calibrate.score import Score, Spread, interval, score, spreads
-from moesim.calibrate.split import held_out, sample
+from moesim.calibrate.split import folds, held_out, sample
+from moesim.calibrate.tables import FRAMEWORKS, PACKAGE
 from moesim.cost.machine import Gpu
 from moesim.problem import EFFICIENCIES, build_gpu
 from moesim.spec import library
@@ -25,6 +26,12 @@ from moesim.spec.hardware import GpuSpec
 Floats = NDArray[np.floating[Any]]
 MOST_ROWS = 4000
 """Rows that a fit looks at; more change nothing but its time."""
+FEW_ROWS = 100
+"""Rows below which none is held out."""
+FEWEST = 6
+"""Rows that a stage must have."""
+FOLDS = 3
+"""Parts of the groups, each of which is priced by a fit on the others for the residual quantiles."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +54,7 @@ class Family:
 
     ``split``: columns that make the groups that are held out together; ``keys``: those that tell rows apart;
     ``covered``: those whose range the overlay keeps; ``same``: constants that take the value of another one;
-    ``scored``: rows that errors are reported on.
+    ``scored``: rows that errors are reported on; ``shared``: rows whose kernels all frameworks have.
     """
 
     name: str
@@ -61,6 +68,7 @@ class Family:
     covered: Sequence[str]
     same: Mapping[str, str] = field(default_factory=dict)
     scored: Callable[[pd.DataFrame], Any] = lambda frame: np.ones(len(frame), dtype=bool)
+    shared: Callable[[pd.DataFrame], Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -96,8 +104,21 @@ def prior_spec(gpu: str, family: str, source: str) -> GpuSpec:
     return library.get("gpus", gpu)
 
 
+@dataclass(frozen=True)
+class Constants:
+    """Constants of all stages of a family: of the GPU, of other kernels, and those that too few rows left alone."""
+
+    values: dict[str, float]
+    extra: dict[str, float]
+    kept: tuple[str, ...]
+    used: int
+
+
 def calibrate(family: Family, gpu_name: str, source: str, command: str, holdout: float = 0.3) -> Calibration:
     """Fit the constants of a family on one GPU.
+
+    The residual quantiles are those of rows that a fit did not see: each third of the groups is priced by a fit on the
+    other two. Where frameworks share their kernels, those of other frameworks count as much as those of this one.
 
     Parameters
     ----------
@@ -111,38 +132,21 @@ def calibrate(family: Family, gpu_name: str, source: str, command: str, holdout:
         Share of the groups that the fit does not see; 0 where there are few rows.
     """
     rows = family.read(source, gpu_name)
-    spec = prior_spec(gpu_name, family.name, rows.source)
-    start = build_gpu(spec)
     frame = rows.frame
-    few = len(frame) < 100
+    if len(frame) < FEWEST:
+        reasons = "".join(f"; {count:,}: {reason}" for reason, count in sorted(rows.dropped.items()))
+        what = f"only {len(frame)} of {rows.read} rows can be used{reasons}"
+        raise SpecError.single(rows.source, "", what, f"give at least {FEWEST}")
+    spec = prior_spec(gpu_name, family.name, rows.source)
+    few = len(frame) < FEW_ROWS
     held = np.zeros(len(frame), dtype=bool) if few else held_out(frame, family.split, holdout)
-    values: dict[str, float] = {}
-    extra: dict[str, float] = {}
-    dimensions: dict[str, str] = {}
-    kept: list[str] = []
-    used = 0
-    informed = gpu_name in {one.gpu for one in library.calibrations(gpu_name).values()}
-    for stage in family.stages:
-        chosen = frame[np.asarray(stage.keep(frame)) & ~held]
-        if stage is not family.stages[0] and len(chosen) < 6:
-            continue
-        used += len(chosen)
-        fit = _fitted(family, stage, sample(chosen, MOST_ROWS, family.keys), start, spec, values, extra, informed)
-        names = {one.name for one in stage.parameters}
-        values |= {name: value for name, value in fit.values.items() if name in names}
-        extra |= {name: value for name, value in fit.values.items() if name not in names}
-        dimensions |= {one.name: one.dimension for one in (*stage.parameters, *stage.extra)}
-        kept += [one.name for one in (*stage.parameters, *stage.extra) if one.name not in fit.free]
-    values |= {name: values[other] for name, other in family.same.items() if other in values}
-    dimensions |= {name: dimensions[other] for name, other in family.same.items() if other in dimensions}
-    gpu = with_values(start, spec, values)
     staged = np.any([np.asarray(stage.keep(frame)) for stage in family.stages], axis=0)
-    predicted = family.predict(frame, gpu, extra)
-    measured = frame["time_s"].to_numpy(dtype=float)
+    found = _constants(family, gpu_name, spec, frame[~held])
+    gpu = with_values(build_gpu(spec), spec, found.values)
+    predicted = family.predict(frame, gpu, found.extra)
     regimes = family.regimes(frame, gpu)
-    log_errors = np.log(predicted / measured)
     fitting = staged & ~held
-    residuals = spreads(log_errors[fitting], regimes[fitting])
+    residuals = _spread(family, gpu_name, spec, frame, fitting, found, source)
     low, high = interval(predicted, regimes, residuals)
     frame = frame.assign(predicted_s=predicted, low_s=low, high_s=high, regime=regimes)
     scored = np.asarray(family.scored(frame)) & staged
@@ -154,6 +158,8 @@ def calibrate(family: Family, gpu_name: str, source: str, command: str, holdout:
         part = scored & held & np.asarray(stage.keep(frame))
         if part.any() and len(family.stages) > 1:
             scores[f"held_out {stage.name}"] = _score(frame[part])
+    dimensions = {one.name: one.dimension for stage in family.stages for one in (*stage.parameters, *stage.extra)}
+    dimensions |= {name: dimensions[other] for name, other in family.same.items()}
     overlay = Overlay(
         name=f"{gpu_name}-{family.name}",
         gpu=gpu_name,
@@ -161,18 +167,110 @@ def calibrate(family: Family, gpu_name: str, source: str, command: str, holdout:
         source=rows.source,
         version=rows.version,
         command=command,
-        constants={name: (value, dimensions[name]) for name, value in values.items()},
-        extra={name: (value, dimensions[name]) for name, value in extra.items()},
-        rows={"read": rows.read, "used": used, "held_out": int((held & staged).sum())},
+        constants={name: (value, dimensions[name]) for name, value in found.values.items()},
+        extra={name: (value, dimensions[name]) for name, value in found.extra.items()},
+        rows={"read": rows.read, "used": found.used, "held_out": int((held & staged).sum())},
         dropped=rows.dropped,
         covered={
             name: (float(frame[name][fitting].min()), float(frame[name][fitting].max())) for name in family.covered
         },
         residuals=residuals,
         scores=scores,
-        kept=tuple(kept),
+        kept=found.kept,
     )
-    return Calibration(overlay, gpu, extra, frame[held & staged], residuals)
+    return Calibration(overlay, gpu, found.extra, frame[held & staged], residuals)
+
+
+def _constants(family: Family, gpu_name: str, spec: GpuSpec, rows: pd.DataFrame) -> Constants:
+    """Fit of all stages, one after the other; a stage without rows is left out, but something must be fitted."""
+    start = build_gpu(spec)
+    informed = gpu_name in {one.gpu for one in library.calibrations(gpu_name).values()}
+    values: dict[str, float] = {}
+    extra: dict[str, float] = {}
+    kept: list[str] = []
+    used = 0
+    parts = [(stage, rows[np.asarray(stage.keep(rows))]) for stage in family.stages]
+    most = max(len(part) for _, part in parts)
+    for stage, chosen in parts:
+        if len(chosen) < min(FEWEST, most) or not (len(chosen) or stage is family.stages[0]):
+            continue
+        used += len(chosen)
+        fit = _fitted(family, stage, sample(chosen, MOST_ROWS, family.keys), start, spec, values, extra, informed)
+        names = {one.name for one in stage.parameters}
+        values |= {name: value for name, value in fit.values.items() if name in names}
+        extra |= {name: value for name, value in fit.values.items() if name not in names}
+        kept += [one.name for one in (*stage.parameters, *stage.extra) if one.name not in fit.free]
+    return Constants(_completed(family, values), extra, tuple(kept), used)
+
+
+def _completed(family: Family, values: Mapping[str, float]) -> dict[str, float]:
+    """Values, with those constants that take the value of another one."""
+    return dict(values) | {name: values[other] for name, other in family.same.items() if other in values}
+
+
+def _spread(
+    family: Family,
+    gpu_name: str,
+    spec: GpuSpec,
+    frame: pd.DataFrame,
+    fitting: NDArray[np.bool_],
+    fit: Constants,
+    source: str,
+) -> dict[str, Spread]:
+    """Residual quantiles: of rows that a fit did not see, where there are enough to leave some out.
+
+    A few rows do not tell how far others are off: they keep the quantiles of the shipped calibration, widened to theirs.
+    """
+    gpu = build_gpu(spec)
+    final = with_values(gpu, spec, fit.values)
+    rows = frame[fitting].reset_index(drop=True)
+    if len(frame) < FEW_ROWS:
+        own = spreads(_log_errors(family.predict(rows, final, fit.extra), rows), family.regimes(rows, gpu))
+        shipped = library.calibrations_like(gpu_name).get(family.name)
+        known = shipped.residuals.items() if shipped else ()
+        low, high = own["all"].q05, own["all"].q95
+        return own | {name: Spread(s.count, min(s.q05, low), s.q50, max(s.q95, high)) for name, s in known}
+    found = [(rows, _unseen(family, gpu_name, spec, rows))]
+    found += [
+        (other, _log_errors(family.predict(other, final, fit.extra), other))
+        for other in _others(family, gpu_name, source)
+    ]
+    errors = np.concatenate([one for _, one in found])
+    named = np.concatenate([family.regimes(part, gpu) for part, _ in found])
+    finite = np.isfinite(errors)
+    return spreads(errors[finite], named[finite])
+
+
+def _unseen(family: Family, gpu_name: str, spec: GpuSpec, rows: pd.DataFrame) -> Floats:
+    """Logarithm of predicted over measured time, each third of the groups priced by a fit on the others. [-]"""
+    gpu = build_gpu(spec)
+    errors = np.full(len(rows), np.nan)
+    parts = folds(rows, family.split, FOLDS)
+    for fold in range(FOLDS):
+        apart = parts == fold
+        if not apart.any() or apart.all():
+            continue
+        found = _constants(family, gpu_name, spec, rows[~apart])
+        chosen = rows[apart].reset_index(drop=True)
+        errors[apart] = _log_errors(family.predict(chosen, with_values(gpu, spec, found.values), found.extra), chosen)
+    return errors
+
+
+def _others(family: Family, gpu_name: str, source: str) -> Iterator[pd.DataFrame]:
+    """Rows of the other frameworks of the package, but for the groups that are held out."""
+    path, own = csv_or_package(source)
+    for framework in FRAMEWORKS:
+        if family.shared is None or path is not None or framework == own:
+            continue
+        try:
+            frame = family.read(f"{PACKAGE}:{framework}", gpu_name).frame
+        except SpecError:  # the package need not have every framework on every GPU
+            continue
+        yield frame[np.asarray(family.shared(frame)) & ~held_out(frame, family.split)].reset_index(drop=True)
+
+
+def _log_errors(predicted: Floats, rows: pd.DataFrame) -> Floats:
+    return np.asarray(np.log(predicted / rows["time_s"].to_numpy(dtype=float)))
 
 
 def _score(frame: pd.DataFrame) -> Score:
@@ -198,14 +296,15 @@ def _fitted(
             value = given.value if given else None
         if value is None or not isinstance(value, float | int) or value <= 0:
             return one
-        spread = min(one.spread, 0.15) if informed and len(rows) < 100 else one.spread
+        spread = min(one.spread, 0.15) if informed and len(rows) < FEW_ROWS else one.spread
         return replace(one, prior=float(np.clip(value, 1.001 * one.low, 0.999 * one.high)), spread=spread)
 
     parameters = [prior(one) for one in (*stage.parameters, *stage.extra)]
     names = {one.name for one in stage.parameters}
 
     def predict(trial: Mapping[str, float]) -> Floats:
-        gpu = with_values(start, spec, dict(values) | {name: trial[name] for name in names})
+        chosen = dict(values) | {name: trial[name] for name in names}
+        gpu = with_values(start, spec, _completed(family, chosen))
         return family.predict(rows, gpu, dict(extra) | dict(trial))
 
     measured = rows["time_s"].to_numpy(dtype=float)

@@ -8,6 +8,9 @@ from typing import Annotated
 
 import typer
 
+from moesim.base.files import write_atomically
+from moesim.cli import grammar
+
 HELP = """Fit the constants of a family of kernels to measurements and write them as an overlay.
 
 SOURCE is aiconfigurator (the tables of the package aiconfigurator-core; aiconfigurator:vllm for another framework), or a
@@ -23,6 +26,7 @@ def run(family: str, gpu: str, source: str, output: Path | None) -> None:
     from moesim.calibrate.overlay import overlay_text
     from moesim.spec import library
 
+    grammar.writable(out=output)
     name = library.find("gpus", gpu)
     command = f"moesim calibrate {family} --gpu {name} --from {Path(source).name}"
     made = calibrate(FAMILIES[family], name, source, command).overlay
@@ -30,7 +34,7 @@ def run(family: str, gpu: str, source: str, output: Path | None) -> None:
     if output is None:
         typer.echo(text, nl=False)
     else:
-        output.write_text(text, encoding="utf-8")
+        write_atomically(output, text)
     counts = ", ".join(f"{count:,} {what}" for what, count in made.rows.items())
     print(f"rows: {counts}", file=sys.stderr)
     for reason, count in sorted(made.dropped.items()):

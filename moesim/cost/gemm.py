@@ -60,11 +60,16 @@ def gemm_parts(work: Gemm, gpu: Gpu) -> Product:
     }
     tiling = Tiling(
         TILES,
-        {(64, 64): constants.gemm_small_tile_penalty},
+        {
+            (64, 64): constants.gemm_small_tile_penalty,
+            (128, 64): constants.gemm_half_tile_penalty,
+            (128, 128): constants.gemm_square_tile_penalty,
+        },
         constants.gemm_norm,
         constants.gemm_wave_smoothing,
         constants.gemm_prologue,
         SPLITS,
+        constants.gemm_idle_gain,
     )
     bandwidth = gpu.memory_bandwidth * constants.gemm_memory_efficiency
     partial = constants.gemm_reduction * 4 * work.groups * work.m * work.n / bandwidth

@@ -1,5 +1,8 @@
 """Time of grouped matrix products: one kernel over the experts of a rank."""
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+
 import numpy as np
 
 from moesim.base.numeric import Numeric
@@ -10,9 +13,19 @@ from moesim.workload.ops import Gemm
 
 TILES = ((128, 256), (128, 128), (64, 128), (64, 64))
 """Output tiles of grouped kernels, (rows, columns)."""
+HEIGHTS = (64, 128)
+"""Rows of those tiles."""
 
 
-def grouped_gemm_time(work: Gemm, gpu: Gpu, uneven: bool = False) -> Numeric:
+@dataclass(frozen=True)
+class Skewed:
+    """Groups of known, unequal sizes: those with any row, and tiles along m over all groups by height of a tile. [-]"""
+
+    active: Numeric
+    tiles: Mapping[int, Numeric]
+
+
+def grouped_gemm_time(work: Gemm, gpu: Gpu, skewed: Skewed | None = None) -> Numeric:
     r"""Time of a grouped GEMM. [s]
 
     .. math:: T = T_0 + (T_c^p + T_m^p)^{1/p}, \qquad N = g' \lceil m / t_m \rceil \lceil n / t_n \rceil
@@ -26,21 +39,25 @@ def grouped_gemm_time(work: Gemm, gpu: Gpu, uneven: bool = False) -> Numeric:
         Shape; ``m`` rows per group on average. [-]
     gpu
         Rates and kernel constants.
-    uneven
-        Groups differ in size: half a tile more each, and those that drew no row rest.
+    skewed
+        Tiles of groups that differ in size; without it all have ``m`` rows.
 
     References
     ----------
     aiconfigurator-core-0.12, tables of fused MoE operations
     """
-    return grouped_parts(work, gpu, uneven).time
+    return grouped_parts(work, gpu, skewed).time
 
 
-def grouped_parts(work: Gemm, gpu: Gpu, uneven: bool = False) -> Product:
+def grouped_parts(work: Gemm, gpu: Gpu, skewed: Skewed | None = None) -> Product:
     """Compute, memory and fixed time of a grouped GEMM. [s]"""
     constants = gpu.kernels
-    active = work.groups * (1 - np.exp(-work.m) if uneven else np.minimum(work.m, 1))
-    rows = {high: row_tiles(work.m, high, work.groups, active, uneven) for high in {tile_m for tile_m, _ in TILES}}
+    if skewed is None:
+        active = work.groups * np.minimum(work.m, 1)
+        rows = {high: row_tiles(work.m, high, active) for high in HEIGHTS}
+    else:
+        active = skewed.active
+        rows = {high: (skewed.tiles[high], np.maximum(work.groups * work.m / high, active)) for high in HEIGHTS}
     tiling = Tiling(
         TILES,
         {
@@ -58,15 +75,8 @@ def grouped_parts(work: Gemm, gpu: Gpu, uneven: bool = False) -> Product:
     return Product(compute, memory, constants.grouped_gemm_fixed, constants.grouped_gemm_norm)
 
 
-def row_tiles(rows: Numeric, high: int, groups: Numeric, active: Numeric, uneven: bool) -> tuple[Numeric, Numeric]:
-    """Tiles along m over all groups, whole and not rounded. [-]
-
-    Groups of many different sizes fill half of their last tile on average.
-    """
-    share = rows / high
-    if uneven:
-        whole = np.maximum(groups * (share + 0.5 * (1 - np.exp(-2 * share))), active)
-        return whole, np.maximum(groups * share, active)
+def row_tiles(rows: Numeric, high: int, active: Numeric) -> tuple[Numeric, Numeric]:
+    """Tiles along m over all groups of equal size, whole and not rounded. [-]"""
     per_group = np.maximum(rows, 1) / high
     return active * np.ceil(per_group), active * np.maximum(per_group, 1)
 

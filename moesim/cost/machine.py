@@ -41,6 +41,9 @@ class KernelConstants:
     grouped_gemm_large_efficiency: Numeric = 1.0
     quantize_efficiency: Numeric = 0.9
     gemm_small_tile_penalty: Numeric = 1.25
+    gemm_half_tile_penalty: Numeric = 1.0
+    gemm_square_tile_penalty: Numeric = 1.0
+    gemm_idle_gain: Numeric = 0.4
     gemm_power_depth: Numeric = 0.3
     gemm_wave_smoothing: Numeric = 0.75
     gemm_split_fixed: Numeric = 2.9e-6

@@ -26,7 +26,8 @@ class Tiling:
     """What a kernel may choose from, and what its choices cost.
 
     ``penalties``: time of a tile over its share of the output; ``norm``: how well compute and memory overlap;
-    ``smoothing``: part of a wave that need not be whole; ``prologue``: start and end of a tile, in units of k. [-]
+    ``smoothing``: part of a wave that need not be whole; ``prologue``: start and end of a tile, in units of k;
+    ``idle_gain``: share of a tile's time that is saved where no other SM is at work. [-]
     """
 
     tiles: tuple[Tile, ...]
@@ -35,6 +36,7 @@ class Tiling:
     smoothing: Numeric
     prologue: Numeric
     splits: tuple[int, ...] = (1,)
+    idle_gain: Numeric = 0.0
 
 
 @dataclass(frozen=True)
@@ -116,10 +118,11 @@ def best_tiling(
 
     .. math::
 
-        T_c = w(N) \frac{2 t_m t_n (\max(k/s, 64) + k_0)}{R e / N_{SM}} + [s > 1] T_s, \qquad
-        w = (1 - \sigma) \lceil N s / N_{SM} \rceil + \sigma \max(N^* s / N_{SM}, 1)
+        T_c = w(u) (1 - \iota (1 - \min(u, 1))) \frac{2 t_m t_n (\max(k/s, 64) + k_0)}{R e / N_{SM}} + [s > 1] T_s, \qquad
+        w = (1 - \sigma) \lceil u \rceil + \sigma \max(u^*, 1), \qquad u = N s / N_{SM}
 
-    ``N`` whole tiles, ``N*`` the same without rounding. Persistent kernels balance the last wave in part: ``sigma``.
+    ``N`` whole tiles, ``u*`` as u without rounding. Persistent kernels balance the last wave in part: ``sigma``. While
+    SMs idle the others run faster by ``iota``: the clock is higher, and L2 and HBM serve fewer of them.
     Where there are fewer tiles than SMs the library may cut k into s parts, which costs ``T_s`` and partial sums.
 
     Parameters
@@ -150,10 +153,11 @@ def best_tiling(
     for split in tiling.splits:
         fastest: Numeric = np.inf
         for units, smoothed, tile_time in shapes:
-            waves = (1 - tiling.smoothing) * np.ceil(units * split)
-            waves = (waves + tiling.smoothing * np.maximum(smoothed * split, 1)) * tile_time
+            busy = units * split
+            waves = (1 - tiling.smoothing) * np.ceil(busy) + tiling.smoothing * np.maximum(smoothed * split, 1)
+            waves = waves * (tile_time * (1 - tiling.idle_gain) + tile_time * tiling.idle_gain * np.minimum(busy, 1))
             if split > 1:
-                waves = np.where(units * split <= 1 + 1e-9, waves, np.inf)
+                waves = np.where(busy <= 1 + 1e-9, waves, np.inf)
             fastest = np.minimum(fastest, waves)
         fastest = fastest * (np.maximum(work.k / split, MMA_DEPTH) + start)
         moved = memory

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from pathlib import Path
@@ -173,7 +174,11 @@ def uncalibrated_transport(name: str) -> TransportSpec:
 
 def _calibrated(written: Document, gpu: str, skip: str = "") -> Document:
     """Return a GPU with the constants of its calibrations in place of those that its file has."""
-    used = (one for family, one in calibrations(gpu).items() if family != skip)
+    return calibrated(written, [one for family, one in calibrations(gpu).items() if family != skip])
+
+
+def calibrated(written: Document, used: Iterable[CalibrationSpec]) -> Document:
+    """Return a GPU with the kernel constants of calibrations in place of its own."""
     entries = {name: entry for one in used for name, entry in one.entries().items()}
     if not entries:
         return written

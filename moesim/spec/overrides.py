@@ -66,7 +66,6 @@ def with_overrides(scenario: ScenarioSpec, changes: Mapping[str, Any], where: st
 
 UNPRICED = {
     "gpu.pcie_bandwidth": "offload is not modelled yet",
-    "gpu.l2_capacity": "prices do not know the L2 cache",
     "gpu.power": "the clock under the power limit is part of the GEMM fit",
     "fabric.oversubscription": "only non-blocking fabrics are modelled yet",
     "software.host.graph_launch": "CUDA graphs are not modelled yet",

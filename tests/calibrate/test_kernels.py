@@ -8,7 +8,7 @@ from moesim.base.errors import SpecError
 from moesim.calibrate.families import FAMILIES
 from moesim.calibrate.family import calibrate, with_values
 from moesim.calibrate.overlay import overlay_text
-from moesim.calibrate.routing import power_law_load
+from moesim.calibrate.routing import power_law_skew
 from moesim.cost.gemm import gemm_time
 from moesim.problem import build_gpu, build_residuals
 from moesim.spec import library
@@ -86,7 +86,7 @@ def test_what_cannot_be_used_is_counted(own):
 
 
 def test_a_table_of_another_gpu_or_without_columns_is_refused(own, tmp_path):
-    with pytest.raises(SpecError, match="0 usable rows"):
+    with pytest.raises(SpecError, match="only 0 of 20 rows can be used; 20: not measured on b200-sxm"):
         calibrate(FAMILIES["gemm"], "b200-sxm", str(own(20)), "c")
     path = tmp_path / "bad.csv"
     path.write_text("m,n\n1,2\n")
@@ -116,8 +116,43 @@ def test_a_gpu_like_another_takes_its_residuals_wider():
 
 
 def test_the_load_of_a_power_law_grows_with_the_ranks():
-    loads = [power_law_load(1.01, 8192, 128, 8, ranks) for ranks in (1, 2, 8, 32)]
+    skews = [power_law_skew(1.01, 8192, 128, 8, ranks) for ranks in (1, 2, 8, 32)]
+    loads = [skew.load for skew in skews]
     assert loads == sorted(loads)
     assert loads[0] == 1
-    assert power_law_load(1.2, 8192, 128, 8, 8) > loads[2]
-    assert loads[2] == pytest.approx(1.66, abs=0.05)
+    assert power_law_skew(1.2, 8192, 128, 8, 8).load > loads[2]
+    assert loads[2] == pytest.approx(1.66, abs=0.08)  # time of the published rows against balanced ones: 1.45
+
+
+def test_a_power_law_leaves_experts_without_rows_and_tiles_without_use():
+    skew = power_law_skew(1.2, 512, 256, 8, 1)  # 16 rows an expert
+    assert 0.5 * 256 < skew.active < 256
+    assert 512 * 8 / 64 < skew.tiles[64] < skew.active + 512 * 8 / 64
+    assert skew.tiles[128] < skew.tiles[64]
+
+
+def test_a_table_without_enough_rows_is_told_with_the_reasons(own):
+    with pytest.raises(SpecError, match=r"only 3 of 3 rows can be used; give at least 6"):
+        calibrate(FAMILIES["gemm"], GPU, str(own(3)), "c")
+    with pytest.raises(SpecError, match=r"only 0 of 12 rows can be used; 12: size or time is not positive"):
+        calibrate(FAMILIES["gemm"], GPU, str(own(12, m=0)), "c")
+
+
+def test_few_rows_keep_intervals_as_wide_as_the_shipped_ones(own):
+    found = calibrate(FAMILIES["gemm"], GPU, str(own(12)), "c").residuals
+    shipped = library.calibrations(GPU)["gemm"].residuals
+    for name, spread in shipped.items():
+        assert found[name].q05 <= spread.q05
+        assert found[name].q95 >= spread.q95
+
+
+def test_other_shapes_follow_ten_rows_of_a_slower_gpu_without_running_away(own):
+    spec = library.get("gpus", GPU)
+    found = calibrate(FAMILIES["gemm"], GPU, str(own(12)), "c").overlay
+    before = build_gpu(spec)
+    after = with_values(before, spec, {name: value for name, (value, _) in found.constants.items()})
+    m, n, k = np.floor(10 ** np.random.default_rng(11).uniform(2, 4.3, (3, 500)))
+    slower = np.asarray(gemm_time(Gemm(m, n, k), after)) / gemm_time(Gemm(m, n, k), before)
+    assert slower.min() > 0.97
+    assert slower.max() < 1.15
+    assert np.median(slower[m * n * k > 1e11]) == pytest.approx(1 / 0.9, rel=0.04)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from moesim.cost.gemm import gemm_time
-from moesim.cost.grouped import grouped_gemm_time, looped_gemm_time, padded_gemm_time
+from moesim.cost.grouped import HEIGHTS, Skewed, grouped_gemm_time, looped_gemm_time, padded_gemm_time
 from moesim.workload.ops import Gemm
 
 
@@ -32,11 +32,14 @@ def test_few_rows_cost_the_weights_of_the_experts_at_work(gpu):
     assert grouped_gemm_time(work, gpu) - kernels.grouped_gemm_fixed == pytest.approx(weights, rel=0.2)
 
 
-def test_uneven_groups_fill_half_a_tile_more(gpu):
-    even, uneven = (grouped_gemm_time(Gemm(256, 4096, 8192, 64), gpu, flag) for flag in (False, True))
-    assert 1.01 < uneven / even < 1.35
-    large = [grouped_gemm_time(Gemm(8192, 4096, 8192, 8), gpu, flag) for flag in (False, True)]
-    assert large[1] == pytest.approx(large[0], rel=0.02)
+def test_skewed_groups_pay_for_the_tiles_and_weights_that_they_have(gpu):
+    work = Gemm(64, 4096, 8192, 64)
+    sizes = np.array([64] * 64), np.array([33] * 32 + [95] * 32), np.array([4096, *[0] * 63])
+    skews = [Skewed((rows > 0).sum(), {high: np.ceil(rows / high).sum() for high in HEIGHTS}) for rows in sizes]
+    even, uneven, one = (grouped_gemm_time(work, gpu, skewed) for skewed in skews)
+    assert even == pytest.approx(grouped_gemm_time(work, gpu))
+    assert uneven > even  # half of the groups fill a tile and a half
+    assert one < 0.6 * even  # only one set of weights is read
 
 
 def test_a_loop_pays_every_launch_and_padding_pays_every_row(gpu):

@@ -7,6 +7,7 @@ import pytest
 from moesim.cost.attention import attention_time
 from moesim.cost.collectives import collective_time
 from moesim.cost.gemm import gemm_time
+from moesim.cost.grouped import grouped_gemm_time
 from moesim.cost.memory_bound import traffic_time
 from moesim.cost.price import launch_time, op_time
 from moesim.cost.transports import leg_time, transports
@@ -39,12 +40,16 @@ def test_every_shape_of_work_has_its_price(price, machine):
 
 
 def test_a_grouped_product_pays_its_own_fixed_time(machine):
-    kernels = replace(machine.gpu.kernels, grouped_gemm_fixed=0.0)
-    free = replace(machine, gpu=replace(machine.gpu, kernels=kernels))
-    for category, fixed in (("grouped_gemm", machine.gpu.kernels.grouped_gemm_fixed), ("gemm", 0.0)):
-        op = Op("x", category, GEMM)
-        with_it, without = (op_time(op, MESH, one, transports.get("deepep")) for one in (machine, free))
-        assert with_it - without == pytest.approx(fixed)
+    fixed = machine.gpu.kernels.grouped_gemm_fixed
+    slower = replace(machine.gpu, kernels=replace(machine.gpu.kernels, grouped_gemm_fixed=fixed + 5e-6))
+    for rows in (16, 4096):
+        work = replace(GEMM, m=rows, groups=8)
+        op = Op("experts", "grouped_gemm", work)
+        times = [
+            op_time(op, MESH, replace(machine, gpu=gpu), transports.get("deepep")) for gpu in (machine.gpu, slower)
+        ]
+        assert times[1] - times[0] == pytest.approx(5e-6)
+        assert times[0] == grouped_gemm_time(work, machine.gpu)
 
 
 def test_an_axis_of_one_rank_neither_moves_nor_launches(price, machine):

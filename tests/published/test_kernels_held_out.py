@@ -36,10 +36,11 @@ def priced(family, frame):
 @pytest.mark.parametrize(
     ("family", "name", "query", "median", "p90"),
     [
-        ("gemm", "gemm", "rate == 'bf16'", 0.05, 0.155),
-        ("gemm", "gemm", "rate == 'fp8'", 0.072, 0.20),
-        ("grouped-gemm", "grouped", "rate == 'bf16' and not uneven", 0.06, 0.21),
-        ("grouped-gemm", "grouped", "uneven", 0.13, 0.5),
+        ("gemm", "gemm", "rate == 'bf16'", 0.046, 0.145),
+        ("gemm", "gemm", "rate == 'fp8'", 0.07, 0.19),
+        ("grouped-gemm", "grouped", "rate == 'bf16' and not uneven", 0.056, 0.17),
+        ("grouped-gemm", "grouped", "rate == 'bf16' and uneven and ep == 1", 0.071, 0.185),
+        ("grouped-gemm", "grouped", "rate == 'bf16' and uneven and ep > 1", 0.115, 0.37),
         ("attention", "attention", "length >= 512", 0.053, 0.165),
         ("memory", "memory", "bytes > 0", 0.02, 0.085),
     ],
@@ -47,10 +48,10 @@ def priced(family, frame):
 def test_rows_that_no_fit_saw(family, name, query, median, p90):
     found = priced(family, rows(name).query(query).reset_index(drop=True))
     print(found)
-    assert found.count >= 50
+    assert found.count >= 20
     assert found.median < median
     assert found.p90 < p90
-    assert found.coverage > 0.72
+    assert found.coverage > 0.78
 
 
 @pytest.mark.parametrize(("family", "name"), [("gemm", "gemm"), ("attention", "attention"), ("memory", "memory")])
