@@ -4,8 +4,8 @@ import time
 
 import numpy as np
 
+from moesim.cost.from_spec import build_gpu
 from moesim.cost.gemm import gemm_time
-from moesim.problem import build_gpu
 from moesim.spec import library
 from moesim.workload.ops import Gemm
 

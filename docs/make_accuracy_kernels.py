@@ -17,9 +17,9 @@ from moesim.calibrate.experts import tiles_column
 from moesim.calibrate.families import FAMILIES
 from moesim.calibrate.score import Score, interval, score
 from moesim.calibrate.split import held_out, sample
+from moesim.cost.from_spec import build_gpu
 from moesim.cost.grouped import HEIGHTS
 from moesim.cost.machine import Gpu
-from moesim.problem import build_gpu
 from moesim.spec import library
 
 ROOT = Path(__file__).resolve().parents[1]

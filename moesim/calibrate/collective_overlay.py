@@ -179,7 +179,7 @@ def regime(row: Measured) -> str:
 
 def links_of(node: str, fabric: str | None = None) -> Links:
     """Return the links of a node and of its usual or another fabric."""
-    from moesim.problem import build_links
+    from moesim.cost.from_spec import build_links
 
     spec = library.get("nodes", node)
     return build_links(spec, library.get("nics", spec.nic), library.get("fabrics", fabric or spec.default_fabric), True)

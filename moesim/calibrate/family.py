@@ -18,8 +18,8 @@ from moesim.calibrate.overlay import Overlay
 from moesim.calibrate.score import Score, Spread, interval, score, spreads
 from moesim.calibrate.split import folds, held_out, sample
 from moesim.calibrate.tables import FRAMEWORKS, PACKAGE
+from moesim.cost.from_spec import EFFICIENCIES, build_gpu
 from moesim.cost.machine import Gpu
-from moesim.problem import EFFICIENCIES, build_gpu
 from moesim.spec import library
 from moesim.spec.hardware import GpuSpec
 

@@ -1,6 +1,6 @@
 """A machine as the prices see it: plain numbers in SI units, any of which may be an array.
 
-Built from the specs by :func:`moesim.problem.build_machine`; ``provenance`` keeps where each number comes from.
+Built from the specs by :func:`moesim.cost.from_spec.build_machine`; ``provenance`` keeps where each number comes from.
 """
 
 import math

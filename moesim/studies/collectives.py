@@ -16,8 +16,8 @@ from moesim.cost.certainty import NET, NODE, collective_regime
 from moesim.cost.collectives import COLLECTIVES, choice
 from moesim.cost.collectives.channels import num_channels
 from moesim.cost.collectives.nccl import ALGORITHMS, PROTOCOLS
+from moesim.cost.from_spec import build_link_residuals, build_links
 from moesim.cost.machine import Group, Links, Residuals
-from moesim.problem import build_link_residuals, build_links
 from moesim.spec import library
 from moesim.spec.scenario import cluster_mapping
 

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from moesim.cost.certainty import evidence, leg_regime, quantiles
+from moesim.cost.from_spec import leg_residuals, transport_constants
 from moesim.cost.machine import Group, Residuals
 from moesim.cost.transports.deduplicated import leg_seconds
-from moesim.problem import leg_residuals, transport_constants
 from moesim.spec import library
 from moesim.spec.hardware import GpuSpec, NicSpec, NodeSpec
 from moesim.spec.spellings import gpu_of, node_of

@@ -16,12 +16,12 @@ from moesim.calibrate.measurements import Rows, gpu_names
 from moesim.calibrate.score import Score, score
 from moesim.cost.attention import attention_parts
 from moesim.cost.certainty import UNCALIBRATED
+from moesim.cost.from_spec import build_gpu, build_residuals
 from moesim.cost.gemm import gemm_parts
 from moesim.cost.grouped import grouped_parts
 from moesim.cost.machine import Gpu, Residuals
 from moesim.cost.memory_bound import traffic_time
 from moesim.cost.regimes import quantities, regime
-from moesim.problem import build_gpu, build_residuals
 from moesim.spec import library
 from moesim.studies.nearest import MeasuredPoint, nearest
 from moesim.workload.ops import AttentionCore, Gemm, Traffic

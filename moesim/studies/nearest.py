@@ -10,7 +10,7 @@ import pandas as pd
 
 from moesim.calibrate.families import FAMILIES
 from moesim.calibrate.points import COLUMNS, points
-from moesim.problem import build_gpu
+from moesim.cost.from_spec import build_gpu
 from moesim.spec import library
 from moesim.workload.ops import AttentionCore, Gemm, Traffic
 

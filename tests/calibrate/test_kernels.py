@@ -9,8 +9,8 @@ from moesim.calibrate.families import FAMILIES
 from moesim.calibrate.family import calibrate, with_values
 from moesim.calibrate.overlay import overlay_text
 from moesim.calibrate.routing import power_law_skew
+from moesim.cost.from_spec import build_gpu, build_residuals
 from moesim.cost.gemm import gemm_time
-from moesim.problem import build_gpu, build_residuals
 from moesim.spec import library
 from moesim.spec.calibration import CalibrationSpec
 from moesim.workload.ops import Gemm

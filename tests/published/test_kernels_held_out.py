@@ -14,7 +14,7 @@ import pytest
 from moesim.calibrate.families import FAMILIES
 from moesim.calibrate.score import interval, score
 from moesim.calibrate.split import held_out
-from moesim.problem import build_gpu
+from moesim.cost.from_spec import build_gpu
 from moesim.spec import library
 
 GPU = "h100-sxm-80gb"

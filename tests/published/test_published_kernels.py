@@ -7,11 +7,12 @@ import pytest
 
 from moesim.cost.attention import attention_time
 from moesim.cost.collectives import collective_time
+from moesim.cost.from_spec import build_gpu
 from moesim.cost.gemm import gemm_time
 from moesim.cost.grouped import grouped_gemm_time
 from moesim.cost.machine import Group, Machine
 from moesim.cost.memory_bound import traffic_time
-from moesim.problem import Problem, build_gpu
+from moesim.problem import Problem
 from moesim.spec import library
 from moesim.workload.model import mean_columns
 from moesim.workload.ops import AttentionCore, Gemm

@@ -5,7 +5,7 @@ import pytest
 
 from moesim.calibrate.families import FAMILIES
 from moesim.calibrate.points import COLUMNS, MOST, points
-from moesim.problem import build_gpu
+from moesim.cost.from_spec import build_gpu
 from moesim.spec import library
 from moesim.spec.check import sources
 from moesim.studies.nearest import nearest
