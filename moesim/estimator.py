@@ -45,7 +45,6 @@ def estimate(problem: Problem, strategy: Strategy | None = None, measured_s: flo
     SpecError
         With one issue per rule that the strategy breaks. A strategy that does not fit in memory is an answer.
     """
-    problem.require_priced_fabric()
     plan = problem.plan(strategy)
     blocks = price_blocks(plan)
     memory = rank_memory(plan, blocks)

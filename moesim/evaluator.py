@@ -42,7 +42,6 @@ def evaluate(problem: Problem, strategies: Sequence[Strategy]) -> Evaluation:
     Strategies that share pipeline shape, micro-batches and methods are evaluated together. The numbers are those of
     :func:`moesim.estimate`.
     """
-    problem.require_priced_fabric()
     times = np.full(len(strategies), np.nan)
     peaks = np.full(len(strategies), np.nan)
     for members in _groups(problem, strategies):

@@ -13,7 +13,6 @@ from moesim.cost.from_spec import build_machine
 from moesim.cost.machine import Machine
 from moesim.cost.plan import Plan
 from moesim.rules import Candidate
-from moesim.spec.fabric import FabricSpec
 from moesim.spec.load import ScenarioSpecs, load_scenario, load_specs, scenario_from_names
 from moesim.spec.overrides import HARDWARE_PREFIXES, with_overrides
 from moesim.spec.scenario import STRATEGY_FIELDS, MeasuredSpec, ScenarioSpec
@@ -43,8 +42,6 @@ class Problem:
         What was measured, where the scenario says so.
     scenario
         The scenario it came from, for messages.
-    unpriced_fabric
-        Name of its fabric, where the prices of a step do not know it.
     """
 
     name: str
@@ -57,7 +54,6 @@ class Problem:
     assumed: tuple[str, ...]
     measured: MeasuredSpec | None
     scenario: ScenarioSpec
-    unpriced_fabric: str = ""
 
     def __repr__(self) -> str:
         machine = f"{self.machine.num_gpus} {self.machine.gpu.name}"
@@ -79,16 +75,6 @@ class Problem:
     def check(self, strategy: Strategy | None = None) -> list[Broken]:
         """Every rule that the strategy breaks."""
         return violations(self.candidate(strategy or self.strategy))
-
-    def require_priced_fabric(self) -> None:
-        """Refuse a fabric that the prices do not know: they take every rank to have its NIC to itself."""
-        if self.unpriced_fabric:
-            changed = (f"overrides.{path}" for path in self.scenario.overrides if path.startswith("fabric."))
-            path = next(changed, "cluster.fabric")
-            where = self.scenario.where(path)
-            shown = "" if where.startswith("--") else path
-            what = f"{self.unpriced_fabric} is no non-blocking rail network, and steps on others are not priced yet"
-            raise SpecError.single(where, shown, what, "moesim fabric groups shows what ranks get of it")
 
     def plan(self, strategy: Strategy | None = None) -> Plan:
         """Resolve a strategy; a :class:`SpecError` with one issue per broken rule where it is not legal."""
@@ -166,13 +152,7 @@ def resolve(scenario: ScenarioSpec) -> Problem:
         (*scenario.assumed, *assumed),
         scenario.measured,
         scenario,
-        _unpriced(specs.fabric),
     )
-
-
-def _unpriced(fabric: FabricSpec) -> str:
-    blocking = fabric.oversubscription.value != 1 or any(r.value != 1 for r in fabric.topology.upper_oversubscription)
-    return fabric.name if fabric.kind != "rail" or blocking else ""
 
 
 def build_strategy(specs: ScenarioSpecs, model: Model) -> tuple[Strategy, tuple[str, ...]]:

@@ -61,11 +61,11 @@ class Rows:
 def rows_of(measured: Iterable[Measured], collective: str) -> Rows:
     """Rows of a collective that carry a time."""
     chosen = [row for row in measured if row.collective == collective and row.time is not None]
-    columns = (np.array([getattr(row, name) for row in chosen], dtype=float) for name in ("ranks", "per_node"))
+    ranks, per_node = (np.array([getattr(row, name) for row in chosen], dtype=float) for name in ("ranks", "per_node"))
     return Rows(
         collective,
         np.array([row.size for row in chosen], dtype=float),
-        Group(*columns),
+        Group(ranks, per_node),
         np.array([row.time for row in chosen], dtype=float),
     )
 

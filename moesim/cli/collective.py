@@ -26,6 +26,9 @@ Sizes and rates are those of nccl-tests: --size 1GiB, --measured 30GB/s (busbw) 
 def command(
     operation: Annotated[str | None, typer.Argument(metavar="[COLLECTIVE]", help="Such as allreduce.")] = None,
     cluster: Annotated[str | None, typer.Option("--cluster", metavar="NODE:COUNT", help="Such as hgx-h100:16.")] = None,
+    fabric: Annotated[
+        str | None, typer.Option("--fabric", metavar="NAME", help="Between the nodes: torus3d, fat-tree:2.")
+    ] = None,
     size: Annotated[str | None, typer.Option("--size", metavar="SIZE", help="Such as 1GiB.")] = None,
     gpus_per_node: Annotated[
         int | None, typer.Option("--gpus-per-node", min=1, help="Of the group in each node.")
@@ -52,6 +55,7 @@ def command(
     given = {
         "COLLECTIVE": operation,
         "--cluster": cluster,
+        "--fabric": fabric,
         "--size": size,
         "--gpus-per-node": gpus_per_node,
         "--measured": measured,
@@ -70,7 +74,7 @@ def command(
     from moesim.studies import collectives as study
 
     name = study.collective_named(operation)
-    where = study.setting(cluster, gpus_per_node, algorithms=algo, protocols=proto, nvls=nvls)
+    where = study.setting(cluster, gpus_per_node, fabric=fabric, algorithms=algo, protocols=proto, nvls=nvls)
     if sweep:
         _refuse(given, ("--size", "--measured"), "--sweep", "takes all sizes")
         _sweep(name, where, table, as_json, output)
@@ -135,6 +139,7 @@ def _one(expected: CollectivePrice, plain: dict[str, Any]) -> Any:
     low, high = shown(expected.low, "time"), shown(expected.high, "time")
     lines = [
         (expected.collective, f"{shown(expected.size, 'bytes')} on {ranks}"),
+        ("fabric", plain["fabric"]),
         ("time", f"{shown(expected.time, 'time')}   (90 %: {low} to {high}, {expected.evidence})"),
         ("algbw", f"{shown(expected.algbw, 'rate')}   (size / time)"),
         ("busbw", f"{shown(expected.busbw, 'rate')}   (algbw x {bus_words(expected.collective)})"),

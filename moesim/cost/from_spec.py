@@ -6,9 +6,12 @@ from collections.abc import Sequence
 
 from moesim.cost.certainty import NET, NODE
 from moesim.cost.machine import Gpu, Host, KernelConstants, Links, Machine, Nccl, Residuals, Runtime, RuntimeMemory
+from moesim.fabric.network import Network
+from moesim.fabric.resolve import Parts, network
 from moesim.spec import library
 from moesim.spec.calibration import DERIVED_SPREAD, CalibrationSpec
 from moesim.spec.fabric import FabricSpec
+from moesim.spec.fabric_names import split_name
 from moesim.spec.hardware import GpuSpec, NicSpec, NodeSpec
 from moesim.spec.load import ScenarioSpecs
 from moesim.spec.software import SoftwareSpec
@@ -49,7 +52,14 @@ def build_machine(specs: ScenarioSpecs) -> Machine:
         transports={name: transport_constants(spec, gpu, node, nic, software) for name, spec in used.items()},
         provenance=provenance,
         residuals=build_residuals(gpu.name, specs.calibrations) | build_link_residuals(node.name, fabric.name) | legs,
+        network=specs_network(specs),
     )
+
+
+def specs_network(specs: ScenarioSpecs) -> Network:
+    """Return what joins the GPUs of a scenario."""
+    protocol = library.get("protocols", specs.nic.protocol)
+    return network(Parts(specs.fabric, specs.node, specs.nic, specs.gpu, protocol), specs.num_gpus)
 
 
 def build_gpu(gpu: GpuSpec) -> Gpu:
@@ -85,7 +95,7 @@ def build_link_residuals(node: str, fabric: str) -> dict[str, Residuals]:
     found: dict[str, Residuals] = {}
     for family, name, one in (
         (NODE, node, library.link_calibration("nodes", node)),
-        (NET, fabric, library.link_calibration("fabrics", fabric)),
+        (NET, fabric, library.link_calibration("fabrics", split_name(fabric)[0])),
     ):
         if one is not None:
             found[family] = _residuals(one, one.gpu == name)

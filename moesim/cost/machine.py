@@ -11,6 +11,8 @@ from functools import cached_property
 import numpy as np
 
 from moesim.base.numeric import Numeric
+from moesim.fabric.network import Network
+from moesim.fabric.reach import FREE, LayoutReach, Reach
 from moesim.spec.provenance import Sourced
 from moesim.workload.mesh import Mesh
 from moesim.workload.setting import Fusion
@@ -182,10 +184,14 @@ class RuntimeMemory:
 
 @dataclass(frozen=True)
 class Group:
-    """Ranks of one communicator: ``size`` in all, ``per_node`` of them in one NVLink domain."""
+    """Ranks of one communicator: ``size`` in all, ``per_node`` of them in one NVLink domain.
+
+    ``reach``: what the network between the domains leaves them of their NICs, and how far they are.
+    """
 
     size: Numeric
     per_node: Numeric
+    reach: Reach = FREE
 
     @cached_property
     def nodes(self) -> Numeric:
@@ -220,7 +226,10 @@ class Residuals:
 
 @dataclass(frozen=True)
 class Machine:
-    """Everything a price may ask of the hardware and the software under it."""
+    """Everything a price may ask of the hardware and the software under it.
+
+    ``network``: what joins the NVLink domains; None where every rank has its NIC to itself.
+    """
 
     gpu: Gpu
     links: Links
@@ -233,9 +242,20 @@ class Machine:
     transports: Mapping[str, Mapping[str, Numeric]] = field(default_factory=dict)
     provenance: Mapping[str, Sourced] = field(default_factory=dict)
     residuals: Mapping[str, Residuals] = field(default_factory=dict)
+    network: Network | None = None
 
     def group(self, mesh: Mesh, axis: str) -> Group:
         """Return the communicator of an axis: neighbours ``stride`` ranks apart share a domain while they fit."""
         size, stride = mesh.size(axis), mesh.stride(axis)
         per_node = np.clip(np.floor(self.nvlink_domain / stride), 1, size)
-        return Group(size, per_node)
+        return Group(size, per_node, self.reach(size, stride, per_node))
+
+    def reach(self, size: Numeric, stride: Numeric, per_node: Numeric) -> Reach:
+        """What the network leaves groups of so many ranks, all of which run at the same time.
+
+        It depends on the wiring and on how NICs compare with links, not on how fast they are: where a constant is
+        raised by a per cent, the shares stay.
+        """
+        if self.network is None or (self.network.free and self.network.incast_efficiency == 1):
+            return FREE
+        return LayoutReach(self.network, size, stride, per_node)

@@ -179,13 +179,14 @@ def _first(seconds: Numeric) -> float:
 def boundary_time(plan: Plan, stage: int) -> Numeric:
     """Time to send one micro-batch's activations (or their gradients) over the boundary behind a stage. [s]
 
-    Each rank sends its shard ``b s / (cp tp) x hidden`` in BF16. Nothing moves when both stages share a rank.
+    Each rank sends its shard ``b s / (cp tp) x hidden`` in BF16, all stages at the same time. Nothing moves when both
+    stages share a rank.
     """
     ranks = plan.schedule.stage_rank(plan.strategy.pp, plan.strategy.vpp)
     if ranks[stage] == ranks[stage + 1]:
         return 0.0
     payload = 2 * plan.setting.local_tokens * plan.model.hidden
-    pair = Group(2.0, np.where(plan.boundary_crosses_nodes(stage) > 0, 1.0, 2.0))
+    pair = Group(2.0, np.where(plan.boundary_crosses_nodes(stage) > 0, 1.0, 2.0), plan.stage_ring.reach)
     seconds = collective_time("send-recv", payload, pair, plan.machine.links)
     if plan.errors is None:
         return seconds

@@ -87,6 +87,11 @@ class Plan:
         """Ranks over which the experts are spread."""
         return self.machine.group(self.mesh, "ep")
 
+    @cached_property
+    def stage_ring(self) -> Group:
+        """Ranks at the same place of all pipeline stages."""
+        return self.machine.group(self.mesh, "pp")
+
     def raised(self, work: Work, category: str, name: str) -> Numeric:
         """Factor on the price of an operation in the columns that raise its family; 1 where none do. [-]"""
         if self.errors is None:

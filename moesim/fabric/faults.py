@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from moesim.base.errors import SpecError, closest, did_you_mean
 from moesim.fabric.graph import Topology, Vertex
 from moesim.fabric.hierarchy import Hierarchy
-from moesim.fabric.layout import Layout, Pattern
+from moesim.fabric.layout import Ints, Layout, Pattern
 from moesim.fabric.measures import fair_shares, reachable
 from moesim.fabric.mesh import FullMesh
 from moesim.fabric.routes import Loads, group_loads
@@ -74,9 +74,18 @@ def with_degraded(fabric: Reduced, fault: str) -> Reduced:
     return replace(fabric, link_bandwidth=fabric.link_bandwidth * share)
 
 
+def on_graph(fault: str) -> bool:
+    """Whether a fault takes the graph of every link; slow links are a matter of tiers."""
+    return bool(fault) and not fault.startswith("degrade:")
+
+
 def group_rates(topology: Topology, layout: Layout, pattern: Pattern) -> GroupRates:
     """Max-min fair rates of all groups of a layout; a group that has lost a rank stands still."""
-    members = layout.members()
+    return rates_of(topology, layout.members(), pattern)
+
+
+def rates_of(topology: Topology, members: Ints, pattern: Pattern) -> GroupRates:
+    """Max-min fair rates of all groups of any ranks; a group that has lost a rank stands still."""
     there = [all(("gpu", rank) in topology.graph for rank in group) for group in members.tolist()]
     loads = iter(group_loads(topology, members[there], pattern))
     groups: list[Loads] = [next(loads) if whole else {} for whole in there]

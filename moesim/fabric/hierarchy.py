@@ -139,6 +139,11 @@ class Hierarchy(Reduced):
         leaves = (source // self.domain != target // self.domain) & (via < self.world)
         return np.where(leaves, via, source)
 
+    @property
+    def link_latencies(self) -> dict[str, float]:
+        """Latency of an up-link of each level with the switch behind it. [s]"""
+        return {level.name: level.latency for level in self.levels}
+
     def link_loads(self, members: Ints, pattern: Pattern) -> dict[str, LinkLoad]:
         """Loads by kind of link, where the groups of `members` run a pattern at the same time."""
         if pattern == "all-to-all" and not (self.forward and self.world % self.domain):

@@ -58,6 +58,11 @@ class FullMesh(Reduced):
         """Links on the longest of the shortest paths between two GPUs; two on either end lead to the mesh. [-]"""
         return 5 if self.num_nodes > 1 else 2
 
+    @property
+    def link_latencies(self) -> dict[str, float]:
+        """Latency of each kind of link of the network. [s]"""
+        return {"nic": self.latency, "mesh-link": self.latency}
+
     def link_loads(self, members: Ints, pattern: Pattern) -> dict[str, LinkLoad]:
         """Loads by kind of link, where the groups of `members` run a pattern at the same time."""
         found = flows(pattern, members, self.domain)

@@ -75,7 +75,7 @@ class GroupBandwidth:
     @property
     def share(self) -> float:
         """Bandwidth over what NVLink and NICs alone would give: 1 where the network between the NICs never limits. [-]"""
-        _, ends = _slowest({name: load for name, load in self.loads.items() if name in ENDS})
+        ends = ends_bandwidth(self.loads)
         return self.bandwidth / ends if self.binding and ends != float("inf") else 1.0
 
     @property
@@ -101,6 +101,11 @@ class Reduced(ABC):
     @abstractmethod
     def link_loads(self, members: Ints, pattern: Pattern) -> dict[str, LinkLoad]:
         """Loads by kind of link, where the groups of `members` run a pattern at the same time."""
+
+    @property
+    @abstractmethod
+    def link_latencies(self) -> dict[str, float]:
+        """Latency of each kind of link of the network, as in the loads, with the switch behind it. [s]"""
 
     @property
     @abstractmethod
@@ -130,6 +135,11 @@ def members_bandwidth(fabric: Reduced, members: Ints, pattern: Pattern) -> Group
     _, alone = _slowest(fabric.link_loads(members[:1], pattern))
     contention = alone / bandwidth if binding else 1.0
     return GroupBandwidth(bandwidth, binding, contention, loads)
+
+
+def ends_bandwidth(loads: Mapping[str, LinkLoad]) -> float:
+    """What NVLink and NICs alone would give each rank. [B/s]"""
+    return _slowest({name: load for name, load in loads.items() if name in ENDS})[1]
 
 
 def _slowest(loads: Mapping[str, LinkLoad]) -> tuple[str, float]:

@@ -98,7 +98,7 @@ class Torus(Reduced):
     def link_loads(self, members: Ints, pattern: Pattern) -> dict[str, LinkLoad]:
         """Loads by kind of link, where the groups of `members` run a pattern at the same time."""
         if pattern == "all-to-all":
-            fit = self._fit(members)
+            fit = self.fit(members)
             if fit is not None:
                 return self._by_symmetry(members, fit)
             if members.size * members.shape[1] > MOST_FLOWS:
@@ -131,10 +131,15 @@ class Torus(Reduced):
             loads[_link(index)] = self._grid(index, float(both.max()), float(both.sum()))
         return loads
 
+    @property
+    def link_latencies(self) -> dict[str, float]:
+        """Latency of each kind of link of the network; the NICs on both ends count one each. [s]"""
+        return {"nic": self.latency} | {_link(index): self.latency for index in range(len(self.sides))}
+
     def _grid(self, index: int, most: float, total: float) -> LinkLoad:
         return LinkLoad(_tier(index), self.link_bandwidth, most, total, 1)
 
-    def _fit(self, members: Ints) -> tuple[int, list[tuple[int, int]]] | None:
+    def fit(self, members: Ints) -> tuple[int, list[tuple[int, int]]] | None:
         """Members in a node, and spacing and count of a group along each side; None where it does not fit."""
         size = members.shape[1]
         stride = int(members[0, 1] - members[0, 0]) if size > 1 else 1

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -13,11 +15,13 @@ from moesim.studies.compare import Comparison
 def comparison_table(found: Comparison) -> RenderableType:
     """Seconds of the first case, and what the others add or save."""
     base = found.base
-    table = Table(title="terms of the step: the first case, then what each other one adds", title_justify="left")
-    table.add_column("")
     columns = [case for case in found.cases if case.answer is not None]
-    for case in columns:
-        table.add_column(Text(case.name.replace(", ", "\n")), justify="right", overflow="fold")
+    varied, names = headings([case.name for case in columns])
+    title = "terms of the step: the first case, then what each other one adds" + (f" by {varied}" if varied else "")
+    table = Table(title=title, title_justify="left")
+    table.add_column("")
+    for name in names:
+        table.add_column(Text(name.replace(", ", "\n")), justify="right", overflow="fold")
     others = [case.answer for case in columns if case.answer is not None]
     deltas = [found.deltas_s(answer) for answer in others]
     for name, value in base.breakdown_s.items():
@@ -36,6 +40,22 @@ def comparison_table(found: Comparison) -> RenderableType:
     table.add_row("binding", *(answer.binding["resource"] for answer in others))
     refused = (Text(f"refused {case.name}: {line}", style="red") for case in found.cases for line in case.refused)
     return Group(table, *refused)
+
+
+def headings(names: Sequence[str]) -> tuple[str, list[str]]:
+    """What all columns but the first vary, where it is one thing, and their names without it.
+
+    Examples
+    --------
+    >>> headings(["mine", "cluster.fabric=rail", "cluster.fabric=fat-tree:2"])
+    ('cluster.fabric', ['mine', 'rail', 'fat-tree:2'])
+    """
+    first, *others = names
+    paths = {name.partition("=")[0] for name in others}
+    if len(paths) != 1 or any(name.count("=") != 1 or "," in name or " " in name for name in others):
+        return "", list(names)
+    path = paths.pop()
+    return path, [first.removeprefix(f"{path}="), *(name.partition("=")[2] for name in others)]
 
 
 def change(value: float) -> str:

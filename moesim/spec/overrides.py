@@ -8,6 +8,7 @@ from typing import Any
 from moesim.base.errors import Collector, SpecError, did_you_mean
 from moesim.spec import library
 from moesim.spec.scenario import STRATEGY_FIELDS, ClusterSpec, ScenarioSpec, cluster_mapping
+from moesim.spec.topology import TopologySpec
 from moesim.spec.validation import validate
 from moesim.spec.yaml_file import Document, KeyPath, parse_value
 
@@ -105,7 +106,11 @@ def apply_overrides(
     for path, value in changes.items():
         key = (*inner, *path.split("."))
         current, known = _lookup(document.data, key)
-        if current is None:
+        group, _, name = path.rpartition(".")
+        if current is None and group == "topology" and name in TopologySpec.model_fields:
+            document = document.with_value(key, _wired(name, value, where[path]), where[path])
+        elif current is None:
+            known = [*known, *TopologySpec.model_fields] if group == "topology" else known
             problems.add(where[path], "", f"nothing is called '{path}'", did_you_mean(path.split(".")[-1], known))
         elif isinstance(current, dict) and "value" in current:
             changed = {"value": value, "kind": "assumed", "note": f"set by {where[path]}"}
@@ -116,6 +121,16 @@ def apply_overrides(
             document = document.with_value(key, value, where[path])
     problems.raise_if_any()
     return document
+
+
+def _wired(name: str, value: Any, where: str) -> Any:
+    """A value of the wiring that a fabric leaves to its kind: a number with its source, or a plain word or count."""
+    told = {"kind": "assumed", "note": f"set by {where}"}
+    if name in ("radix", "wan_bandwidth", "wan_latency"):
+        return {"value": value, **told}
+    if name == "upper_oversubscription":
+        return [{"value": one, **told} for one in (value if isinstance(value, list) else [value])]
+    return value
 
 
 def _lookup(data: Any, key: KeyPath) -> tuple[Any, list[str]]:

@@ -18,6 +18,8 @@ from moesim.cost.collectives.channels import num_channels
 from moesim.cost.collectives.nccl import ALGORITHMS, PROTOCOLS
 from moesim.cost.from_spec import build_link_residuals, build_links
 from moesim.cost.machine import Group, Links, Residuals
+from moesim.fabric.reach import MembersReach, Reach
+from moesim.fabric.resolve import Parts, fabric_named, network, parts_of
 from moesim.spec import library
 from moesim.spec.scenario import cluster_mapping
 
@@ -109,17 +111,21 @@ def setting(
     cluster: str,
     gpus_per_node: int | None = None,
     *,
+    fabric: str | None = None,
     algorithms: str | None = None,
     protocols: str | None = None,
     nvls: bool = True,
 ) -> Setting:
-    """Ranks and links of ``NODE:count``, with what NCCL_ALGO, NCCL_PROTO and NCCL_NVLS_ENABLE leave on."""
+    """Ranks and links of ``NODE:count``, with what NCCL_ALGO, NCCL_PROTO and NCCL_NVLS_ENABLE leave on.
+
+    ``fabric``: between the nodes, else their usual one; the group is alone on it.
+    """
     try:
         parts = cluster_mapping(cluster)
     except ValueError as error:
         raise SpecError.single("--cluster", "", str(error)) from None
     node = library.get("nodes", parts["node"])
-    fabric = library.get("fabrics", node.default_fabric)
+    parts_named = parts_of(fabric_named(fabric or node.default_fabric), node)
     count = int(parts["count"])
     used = gpus_per_node or node.gpus_per_node
     if not 1 <= used <= node.gpus_per_node:
@@ -129,7 +135,7 @@ def setting(
     if ranks < 2:
         raise SpecError.single("--cluster", "", "one GPU has nobody to talk to", "give two or more")
     domain = min(ranks, node.nvlink_domain // node.gpus_per_node * used)
-    links = build_links(node, library.get("nics", node.nic), fabric, nvls)
+    links = build_links(node, parts_named.nic, parts_named.fabric, nvls)
     listed = _listed(algorithms, ALGORITHMS, "--algo")
     chosen = replace(links.nccl, algorithms=listed, protocols=_listed(protocols, PROTOCOLS, "--proto"))
     if listed and not str(algorithms).startswith("^"):  # naming a way that is off switches it on
@@ -142,11 +148,20 @@ def setting(
         )
     return Setting(
         node.name,
-        fabric.name,
-        Group(float(ranks), float(max(1, domain))),
+        parts_named.fabric.name,
+        Group(float(ranks), float(max(1, domain)), _reach(parts_named, count, used, max(1, domain))),
         replace(links, nccl=chosen),
-        build_link_residuals(node.name, fabric.name),
+        build_link_residuals(node.name, parts_named.fabric.name),
     )
+
+
+def _reach(parts: Parts, nodes: int, used: int, domain: int) -> Reach:
+    """What the fabric leaves one group of the first GPUs of each node."""
+    each = parts.node.gpus_per_node
+    joined = network(parts, nodes * each)
+    first = np.arange(nodes, dtype=np.int64)[:, None] * each
+    members = (first + np.arange(used, dtype=np.int64)).reshape(1, -1)
+    return MembersReach(joined, members, domain)
 
 
 def _listed(text: str | None, known: tuple[str, ...], option: str) -> tuple[str, ...] | None:

@@ -8,12 +8,12 @@ from typing import Any
 
 from moesim.base.errors import SpecError
 from moesim.cost.blocks import Blocks, chunk_blocks, price_blocks
+from moesim.cost.from_spec import specs_network
 from moesim.cost.plan import Plan
 from moesim.fabric.layout import Pattern
-from moesim.fabric.resolve import Network, Parts, network
+from moesim.fabric.network import Network
 from moesim.fabric.tiers import GroupBandwidth, group_bandwidth
 from moesim.problem import Problem
-from moesim.spec import library
 from moesim.spec.load import load_specs
 from moesim.workload.ops import ExpertLeg, Message
 
@@ -100,8 +100,7 @@ def fabric_groups(problem: Problem) -> FabricGroups:
 def problem_network(problem: Problem) -> tuple[Network, str]:
     """The fabric of a problem and its name."""
     specs = load_specs(problem.scenario)
-    parts = Parts(specs.fabric, specs.node, specs.nic, specs.gpu, library.get("protocols", specs.nic.protocol))
-    return network(parts, problem.machine.num_gpus), specs.fabric.name
+    return specs_network(specs), specs.fabric.name
 
 
 def _row(traffic: AxisTraffic, size: int, stride: int, found: GroupBandwidth, num_gpus: int) -> GroupRow:

@@ -8,7 +8,8 @@ from typing import Any
 from moesim.base.errors import SpecError
 from moesim.fabric.faults import group_rates, with_degraded, with_fault
 from moesim.fabric.layout import Layout, Pattern
-from moesim.fabric.resolve import INSIDE, Network, fabric_named, network, parts_of
+from moesim.fabric.network import INSIDE, Network
+from moesim.fabric.resolve import fabric_named, network, parts_of
 from moesim.fabric.tiers import Tier, group_bandwidth
 from moesim.spec import library
 from moesim.spec.fabric import FabricSpec

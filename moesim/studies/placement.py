@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from moesim.fabric.layout import Ints, Pattern
-from moesim.fabric.resolve import Network
+from moesim.fabric.network import Network
 from moesim.fabric.tiers import members_bandwidth
 from moesim.problem import Problem
 from moesim.studies.fabric_groups import AxisTraffic, axis_traffic, problem_network

@@ -188,3 +188,28 @@ def test_a_file_without_rows_is_one_line(moesim, tmp_path, name, content, told):
 def test_what_is_wrong_is_one_line(moesim, words, told):
     (line,) = moesim("collective", *words).lines
     assert told in line
+
+
+@pytest.mark.parametrize(
+    ("fabric", "collective", "algorithm", "least"),
+    [
+        ("torus3d", "allreduce", "torus", 250),
+        ("fat-tree:8", "allreduce", "ring", 100),
+        ("torus3d", "alltoall", "pairwise", 10),
+    ],
+)
+def test_the_fabric_decides_on_the_algorithm(moesim, fabric, collective, algorithm, least):
+    ask = ["collective", collective, "--cluster", "hgx-h100:64", "--size", "1GiB", "--json"]
+    usual, found = moesim(*ask).json, moesim(*ask, "--fabric", fabric).json
+    assert found["fabric"] == fabric
+    assert found["algorithm"] == algorithm
+    assert usual["algorithm"] in ("nvlstree", "pairwise")
+    assert least * 1e9 < found["busbw_bytes_per_s"] < 400e9
+    assert found["time_s"] > 1.3 * usual["time_s"] or algorithm == "torus"
+
+
+def test_an_unknown_fabric_is_one_line(moesim):
+    (line,) = moesim(
+        "collective", "allreduce", "--cluster", "hgx-h100:64", "--size", "1GiB", "--fabric", "toru3d"
+    ).lines
+    assert line == "no fabric 'toru3d'; did you mean 'torus3d'?"

@@ -115,8 +115,28 @@ def test_bad_input(moesim, arguments, line):
     assert found.startswith(line)
 
 
-def test_steps_are_priced_on_non_blocking_rails_only(moesim):
-    (line,) = moesim("estimate", "qwen3-235b-h100x256", "--set", "cluster.fabric=fat-tree:2").lines
-    assert line.startswith("--set cluster.fabric: fat-tree:2 is no non-blocking rail network")
-    (line,) = moesim("estimate", "qwen3-235b-h100x256", "--set", "fabric.oversubscription=2").lines
-    assert line.startswith("--set fabric.oversubscription: rail-ndr400 is no non-blocking rail network")
+def step(moesim, *changes):
+    options = [word for change in changes for word in ("--set", change)]
+    return moesim("estimate", "qwen3-235b-h100x256", *options, "--json").json["step_time_s"]
+
+
+def test_the_fabric_changes_the_step(moesim):
+    rail = step(moesim)
+    assert step(moesim, "cluster.fabric=fat-tree:1") == rail == step(moesim, "cluster.fabric=rail-only")
+    twice, four = (step(moesim, f"cluster.fabric=fat-tree:{ratio}") for ratio in (2, 4))
+    assert rail < twice < four < step(moesim, "cluster.fabric=torus3d")
+
+
+def test_wiring_that_a_fabric_leaves_open_can_be_set(moesim):
+    even = step(moesim, "cluster.fabric=torus3d", "fabric.topology.sides=[2, 4, 4]")
+    flat = step(moesim, "cluster.fabric=torus3d", "fabric.topology.sides=[1, 1, 32]")
+    assert even == step(moesim, "cluster.fabric=torus3d") != flat
+    assert step(moesim, "cluster.fabric=wan-2x800g", "fabric.topology.wan_bandwidth=80 Gb/s") > step(
+        moesim, "cluster.fabric=wan-2x800g"
+    )
+    (line,) = moesim("estimate", "qwen3-235b-h100x256", "--set", "fabric.topology.side=[2]").lines
+    assert line.startswith("--set fabric.topology.side: nothing is called 'topology.side'; did you mean 'sides'?")
+    (line,) = moesim(
+        "estimate", "qwen3-235b-h100x256", "--set", "cluster.fabric=torus3d", "--set", "fabric.topology.sides=[3, 3, 3]"
+    ).lines
+    assert line.startswith("fabric: sides: 3 x 3 x 3 is 27, not 32 nodes")

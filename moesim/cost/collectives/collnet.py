@@ -27,7 +27,7 @@ def collnet_time(collective: str, size: Numeric, group: Group, links: Links) -> 
         return never(size, group.size)
     local = group.per_node - 1
     latency = 2 * (smaller(1.0, local) * NVLINK_HOP + PER_PEER * local) + NET_HOP / SIMPLE_NET_HOP * links.nic_latency
-    wires = rails(group, links)
+    wires = rails(group, links, "tree")
     bandwidth: Numeric
     if collective == "all-reduce":
         bandwidth = ALL_REDUCE_SHARE * wires / 2
@@ -36,7 +36,8 @@ def collnet_time(collective: str, size: Numeric, group: Group, links: Links) -> 
     return pick(
         group.nodes < 2,
         never(size, group.size),
-        corrected(f"{collective}-collnet-simple", size, latency, size / bandwidth, group, links),
+        corrected(f"{collective}-collnet-simple", size, latency, size / bandwidth, group, links)
+        + 2 * group.reach.of("far-latency"),
     )
 
 

@@ -12,6 +12,8 @@ start hide behind the transfer, as it does on Blackwell. They are kept by collec
 
 from __future__ import annotations
 
+from typing import Literal
+
 from moesim.base.numeric import Numeric
 from moesim.cost.collectives.elementwise import PLAIN, larger, pick, root
 from moesim.cost.machine import Group, Links
@@ -30,6 +32,7 @@ ALGORITHMS = (
     "hierarchical",
     "symmetric",
     "copy-engine",
+    "torus",
 )
 SCOPES = ("pair", "quad", "node", "net", "two")
 
@@ -107,9 +110,9 @@ def enabled(links: Links, algorithm: str, protocol: str = "simple") -> bool:
     return nccl.protocols is None or protocol in nccl.protocols
 
 
-def rails(group: Group, links: Links) -> Numeric:
-    """What the NICs of the group's ranks in one node carry together. [B/s]"""
-    return group.per_node * links.nic_bandwidth * links.nic_ring_efficiency
+def rails(group: Group, links: Links, pattern: Literal["ring", "tree", "grid-share"] = "ring") -> Numeric:
+    """What the NICs of the group's ranks in one node carry together, as far as the network lets them. [B/s]"""
+    return group.per_node * links.nic_bandwidth * links.nic_ring_efficiency * group.reach.of(pattern)
 
 
 def lanes(group: Group, links: Links) -> Numeric:

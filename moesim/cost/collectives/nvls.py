@@ -58,12 +58,13 @@ def nvlstree_all_reduce_time(size: Numeric, group: Group, links: Links) -> Numer
     if not links.nvls or not enabled(links, "nvlstree"):
         return never(size, group.size)
     channel = lanes(group, links) * pick(group.nodes > 2, MORE_NODES, TWO_NODES)
-    wires = rails(group, links) * pick(group.nodes > 2, 1.0, 2.0)
+    wires = rails(group, links, "tree") * pick(group.nodes > 2, 1.0, 2.0)
     bandwidth = smaller(smaller(links.nvls_bandwidth, wires), channel)
     hop = NVLSTREE_NET_HOP / SIMPLE_NET_HOP * links.nic_latency
     latency = NVLS_HOP * MICROSECOND + 2 * floor_log2(group.nodes) * hop
     bulk = 2 * (group.size - 1) / group.size * size / bandwidth
     time = corrected("all-reduce-nvlstree-simple", size, latency, bulk, group, links)
+    time = time + 2 * group.reach.of("far-latency")  # up and down again
     return pick((group.nodes < 2) | (group.per_node < MIN_RANKS), never(size, group.size), time)
 
 

@@ -1,5 +1,7 @@
 """Exchanges made of point-to-point messages: send/recv and the pairwise all-to-all(v)."""
 
+from typing import Literal
+
 import numpy as np
 
 from moesim.base.numeric import Numeric
@@ -44,12 +46,20 @@ def send_recv_time(size: Numeric, group: Group, links: Links) -> Numeric:
     """
     inside = corrected("send-recv-pairwise-simple", size, links.p2p_latency, size / links.p2p_bandwidth, group, links)
     channel = links.fits.get("send-recv-net-channel-bandwidth", CHANNEL_BANDWIDTH)
-    rate = norm_of(links.nic_bandwidth, message_channels(group, links) * channel, 2 * MIX)
+    wire = links.nic_bandwidth * group.reach.of("ring")
+    rate = norm_of(wire, message_channels(group, links) * channel, 2 * MIX)
     across = corrected("send-recv-pairwise-simple", size, links.nic_p2p_latency, size / rate, group, links)
+    across = across + group.reach.of("hop-latency")
     return pick(group.nodes > 1, across, inside)
 
 
-def pairwise_all_to_all_time(size: Numeric, group: Group, links: Links, skew: Numeric = 1.0) -> Numeric:
+def pairwise_all_to_all_time(
+    size: Numeric,
+    group: Group,
+    links: Links,
+    skew: Numeric = 1.0,
+    pattern: Literal["all-to-all", "rail-all-to-all"] = "all-to-all",
+) -> Numeric:
     r"""Time of an all-to-all of n - 1 send/recv pairs. [s]
 
     .. math::
@@ -66,6 +76,8 @@ def pairwise_all_to_all_time(size: Numeric, group: Group, links: Links, skew: Nu
         Bytes a rank sends on average, its own share included, S. [B]
     skew
         Bytes that the busiest rank sends or receives over the average, r; 1 where all are alike. [-]
+    pattern
+        What of the network the messages meet.
 
     References
     ----------
@@ -83,7 +95,8 @@ def pairwise_all_to_all_time(size: Numeric, group: Group, links: Links, skew: Nu
     half = links.nic_alltoall_half_bytes * fits.get(f"{net}-half-bytes", 1.0)
     rate = links.nic_bandwidth * links.nic_alltoall_efficiency * fits.get(f"{net}-bandwidth", 1.0)
     ranks = group.size / 8 * links.nic_alltoall_latency_per_node * fits.get(f"{net}-per-rank", 1.0)
-    start = links.nic_alltoall_base_latency * fits.get(f"{net}-latency", 1.0) + ranks
+    rate = rate * group.reach.of(pattern)
+    start = links.nic_alltoall_base_latency * fits.get(f"{net}-latency", 1.0) + ranks + group.reach.of("far-latency")
     across = start + larger(local + ramp * root(size / MEGABYTE), away * (busy + half) / rate)
     return pick(group.nodes > 1, across, alone)
 

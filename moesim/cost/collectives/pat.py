@@ -26,7 +26,8 @@ def pat_time(collective: str, size: Numeric, group: Group, links: Links) -> Nume
     if not enabled(links, "pat"):
         return never(size, group.size)
     latency = BASE + floor_log2(group.nodes) * links.nic_latency / 3.5 + PER_RANK * group.size
-    time = corrected(f"{collective}-pat-simple", size, latency, size / (SHARE * rails(group, links)), group, links)
+    bulk = size / (SHARE * rails(group, links, "tree"))
+    time = corrected(f"{collective}-pat-simple", size, latency, bulk, group, links) + group.reach.of("far-latency")
     return pick((group.nodes < 2) | (group.per_node > 1), never(size, group.size), time)
 
 

@@ -97,6 +97,7 @@ def ring_time(collective: str, trips: int, protocol: str, size: Numeric, group: 
     latency, bandwidth = ring_latency(trips, group, links, protocol), ring_bandwidth(group, links, protocol)
     ramp = pick(group.nodes > 1, 0.0, trips * links.nvlink_ramp) if protocol == "simple" else 0.0
     time = corrected(f"{collective}-ring-{protocol}", size, latency, share * size / bandwidth, group, links, ramp)
+    time = time + trips * (group.nodes - 1) * group.reach.of("hop-latency")
     if protocol != "ll128":
         return time
     allowed = size <= factor(links, f"{collective}-ring-ll128", "most", group, MOST)

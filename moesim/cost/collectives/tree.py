@@ -35,7 +35,7 @@ TWO_NODES, MORE_NODES = 41.4e9, 36e9
 def tree_bandwidth(group: Group, links: Links, protocol: str) -> Numeric:
     """Bus bandwidth of the trees of a group; two nodes use both directions of their NICs for each half. [B/s]"""
     channel = pick(group.nodes > 2, MORE_NODES, TWO_NODES)
-    wires = rails(group, links) * pick(group.nodes > 2, 1.0, 2.0)
+    wires = rails(group, links, "tree") * pick(group.nodes > 2, 1.0, 2.0)
     both = pick(group.per_node > 1, norm_of(links.nvlink_bandwidth, wires, MIX), wires)
     across = smaller(LL128_SHARE * both, lanes(group, links) * channel)
     wide = pick(group.nodes > 1, across, LL128_SHARE * links.nvlink_bandwidth)
@@ -69,6 +69,7 @@ def tree_all_reduce_time(protocol: str, size: Numeric, group: Group, links: Link
     latency = latency + 2 * (inside + floor_log2(group.nodes) * net_hop("tree", protocol, links))
     bulk = 2 * size / (tree_bandwidth(group, links, protocol) * fill(size, protocol))
     time = corrected(f"all-reduce-tree-{protocol}", size, latency, bulk, group, links)
+    time = time + 2 * group.reach.of("far-latency")  # up and down again
     allowed = group.nodes > 1
     if protocol == "ll128" and not links.nccl.ll128_net:
         allowed = allowed & (group.nodes < 1)

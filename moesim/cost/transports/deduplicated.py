@@ -78,8 +78,10 @@ def _across(leg: ExpertLeg, group: Group, constants: Mapping[str, Numeric]) -> N
         constants[f"{name}_base"]
         + constants.get(f"{name}_per_node", constants.get(f"{name}_per_domain", 0.0)) * group.nodes
         + constants.get(f"{name}_per_sqrt_token", 0.0) * np.sqrt(leg.busy_tokens)
+        + group.reach.of("far-latency")
     )
     rdma = payload * domains * (1 - 1 / group.nodes) / constants[f"{name}_rdma_bandwidth"]
+    rdma = rdma / group.reach.of("all-to-all")
     handled = copies / sm_rate(name, constants, constants.get("inter_num_sms", constants["num_sms"]))
     nvlink = copies * (1 - 1 / group.per_node) / constants[f"intra_{leg.direction}_nvlink_bandwidth"]
     return start + (rdma**norm + handled**norm + nvlink**norm) ** (1 / norm)

@@ -31,10 +31,9 @@ class Rowwise:
         remote = rows * leg.row_bytes * (1 - 1 / group.size)
         bandwidth = np.minimum(constants["num_blocks"] * constants["block_bandwidth"], machine.links.nvlink_bandwidth)
         crossing = rows * (1 - group.per_node / group.size)
-        network = np.maximum(
-            crossing / constants["message_rate"], crossing * leg.row_bytes / machine.links.nic_bandwidth
-        )
-        start = constants["barrier"] + (constants["route_map"] if leg.counts else 0.0)
+        wire = machine.links.nic_bandwidth * group.reach.of("all-to-all")
+        network = np.maximum(crossing / constants["message_rate"], crossing * leg.row_bytes / wire)
+        start = constants["barrier"] + group.reach.of("far-latency") + (constants["route_map"] if leg.counts else 0.0)
         return start + np.maximum(remote / bandwidth, network)
 
     def passes(self, leg: ExpertLeg, group: Group) -> LayoutPasses:
