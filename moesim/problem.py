@@ -11,7 +11,7 @@ from moesim.base.errors import Issue, SpecError
 from moesim.constraints import Broken, stages, violations
 from moesim.cost.from_spec import build_machine
 from moesim.cost.machine import Machine
-from moesim.cost.plan import Plan
+from moesim.cost.plan import Plan, Slow
 from moesim.rules import Candidate
 from moesim.spec.load import ScenarioSpecs, load_scenario, load_specs, scenario_from_names
 from moesim.spec.overrides import HARDWARE_PREFIXES, with_overrides
@@ -42,6 +42,8 @@ class Problem:
         What was measured, where the scenario says so.
     scenario
         The scenario it came from, for messages.
+    slow
+        What a fault slows down, for the scenario's own strategy.
     """
 
     name: str
@@ -54,6 +56,7 @@ class Problem:
     assumed: tuple[str, ...]
     measured: MeasuredSpec | None
     scenario: ScenarioSpec
+    slow: Slow | None = None
 
     def __repr__(self) -> str:
         machine = f"{self.machine.num_gpus} {self.machine.gpu.name}"
@@ -79,6 +82,9 @@ class Problem:
     def plan(self, strategy: Strategy | None = None) -> Plan:
         """Resolve a strategy; a :class:`SpecError` with one issue per broken rule where it is not legal."""
         strategy = strategy or self.strategy
+        if self.slow is not None and strategy != self.strategy:
+            what = "a fault is priced with the strategy that the problem was made with"
+            raise SpecError.single("--fault", "", what, "change the strategy first")
         broken = self.check(strategy)
         if broken:
             raise SpecError(self._issue(one) for one in broken)
@@ -94,6 +100,7 @@ class Problem:
             int(candidate.num_micro_batches),
             extra,
             strategy.shape,
+            slow=self.slow,
         )
 
     def with_changes(self, changes: Mapping[str, Any], where: str = "--set") -> Problem:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from moesim.base.errors import SpecError
 from moesim.base.units import parse_quantity
 from moesim.cli import grammar
+
+if TYPE_CHECKING:
+    from moesim.result import Estimate
+    from moesim.studies.faults import Faulted
 
 HELP = """Estimate one training step: time, where it goes, memory, what binds.
 
@@ -27,6 +31,14 @@ def command(
     measured: Annotated[
         str | None, typer.Option("--measured", metavar="TIME", help="A measured step, such as 19.7s, to compare with.")
     ] = None,
+    fault: Annotated[
+        str | None,
+        typer.Option(
+            "--fault",
+            metavar="KIND:TARGET",
+            help="nic:node3.rail5, rail:5, switch:spine0, link:A-B, degrade:spine=0.5 or slow:node3=0.8.",
+        ),
+    ] = None,
     timeline: Annotated[
         Path | None, typer.Option("--timeline", metavar="FILE", help="Write the step as Chrome trace JSON (Perfetto).")
     ] = None,
@@ -39,6 +51,10 @@ def command(
     cases = grammar.variants(vary)
     if timeline is not None and len(cases) > 1:
         raise SpecError.single("--timeline", "", "draws one step", "leave out --vary")
+    if fault is not None and (timeline is not None or measured is not None):
+        raise SpecError.single(
+            "--fault", "", "sets the step beside the one without", "leave out --timeline, --measured"
+        )
     grammar.writable(timeline=timeline, output=output)
     problem = grammar.problem_of(scenario, model, cluster)
     if fixed:
@@ -46,9 +62,13 @@ def command(
 
     from moesim.estimator import estimate
     from moesim.report import estimate as report
+    from moesim.studies.faults import PATH, faulted, with_changes
 
     if not vary:
         result = estimate(problem, measured_s=measured_s)
+        if fault is not None:
+            _with_fault(faulted(problem, fault), result, as_json, output)
+            return
         if timeline is not None:
             from moesim.report.timeline import write_timeline
 
@@ -58,9 +78,9 @@ def command(
     rows: list[tuple[dict[str, str], Any]] = []
     plain: list[dict[str, Any]] = []
     problems: list[SpecError] = []
-    for case in cases:
+    for case in cases if fault is None else [case | {PATH: fault} for case in cases]:
         try:
-            result = estimate(problem.with_changes(case, "--vary"), measured_s=measured_s)
+            result = estimate(with_changes(problem, case, "--vary"), measured_s=measured_s)
         except SpecError as error:
             problems.append(error)
             rows.append((case, "; ".join(issue.what for issue in error.issues)))
@@ -71,6 +91,16 @@ def command(
     if len(problems) == len(cases):
         raise SpecError(issue for error in problems for issue in error.issues)
     grammar.deliver(plain, report.variants(rows), as_json, output)
+
+
+def _with_fault(found: Faulted, before: Estimate, as_json: bool, output: Path | None) -> None:
+    """Print the step with the fault beside the one without."""
+    from moesim.estimator import estimate
+    from moesim.report.faults import fault_table
+
+    after = estimate(found.problem)
+    plain = after.to_dict() | {"fault": found.to_dict() | {"step_time_s_without": before.step_time_s}}
+    grammar.deliver(plain, fault_table(found, before, after), as_json, output)
 
 
 def _time(text: str | None) -> float | None:

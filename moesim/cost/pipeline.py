@@ -1,17 +1,18 @@
 """Durations of every task of a training step: chunks, data-parallel communication, optimizer, stage boundaries."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
 from moesim.base.numeric import Numeric
-from moesim.cost.blocks import Blocks, PricedBlock, chunk_blocks
+from moesim.cost.blocks import Blocks, PricedBlock, chunk_blocks, price_blocks
 from moesim.cost.collectives import collective_time
 from moesim.cost.machine import Group
 from moesim.cost.memory_bound import traffic_time
-from moesim.cost.plan import Plan, composition
+from moesim.cost.plan import Plan, Slow, composition
 from moesim.cost.stage import ChunkTime, Keep, Ops, Piece, chunk_time, interleaved, sequential
 from moesim.timeline.step import Communication, StepGraph, step_graph
 from moesim.workload.ops import Message, Traffic
@@ -70,6 +71,8 @@ def step_times(plan: Plan, blocks: Blocks, keep: Keep | None = None) -> StepTime
     keep
         Columns in which a class is hidden (see :data:`CLASSES`); left out, nothing is.
     """
+    if plan.slow is not None:
+        return _with_slow_ranks(plan, plan.slow, blocks, keep)
     graph = plan_graph(plan)
     keep = keep or {}
     durations = np.zeros((graph.num_rows, *plan.shape))
@@ -113,6 +116,23 @@ def step_times(plan: Plan, blocks: Blocks, keep: Keep | None = None) -> StepTime
         for stage, send in enumerate(sends):
             delays[1 + stage] = send
     return StepTimes(graph, durations, delays, parts_of)
+
+
+def _with_slow_ranks(plan: Plan, slow: Slow, blocks: Blocks, keep: Keep | None) -> StepTimes:
+    """Tasks of the slow pipeline ranks and sends to and from them as the slow machine takes them, the rest as it is."""
+    healthy = step_times(replace(plan, slow=None), blocks, keep)
+    hurt_plan = replace(plan, slow=None, machine=slow.machine(plan.machine))
+    hurt = step_times(hurt_plan, price_blocks(hurt_plan), keep)
+    owners = healthy.graph.stage_rank
+    durations, delays, parts = healthy.durations.copy(), healthy.delays.copy(), dict(healthy._parts)
+    for (kind, where), row in healthy.graph.rows.items():
+        stage = where if isinstance(where, int) else where[0]
+        if (stage if kind == "optimizer" else owners[stage]) in slow.ranks:
+            durations[row], parts[row] = hurt.durations[row], hurt._parts[row]
+    for boundary, ends in enumerate(pairwise(owners)):
+        if set(ends) & set(slow.ranks):
+            delays[1 + boundary] = hurt.delays[1 + boundary]
+    return StepTimes(healthy.graph, durations, delays, parts)
 
 
 class _Chunks:

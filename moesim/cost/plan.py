@@ -9,6 +9,7 @@ from moesim.base.numeric import Numeric
 from moesim.cost.machine import Group, Machine
 from moesim.cost.transports import Transport, transports
 from moesim.cost.uncertainty import PriceErrors
+from moesim.fabric.network import Network
 from moesim.timeline.schedule import Schedule
 from moesim.timeline.schedules import schedules
 from moesim.workload.experts import expert_leg
@@ -22,13 +23,48 @@ from moesim.workload.sharding import SHARDINGS, RankParams, Replicas, Sharding, 
 from moesim.workload.stages import Stage
 from moesim.workload.strategy import DTYPE_BYTES, Strategy
 
+NVLINK_RATES = ("nvlink_bandwidth", "nvls_bandwidth", "p2p_bandwidth", "alltoall_bandwidth")
+"""Rates of the links that follow NVLink."""
+
+
+@dataclass(frozen=True)
+class Slow:
+    """Pipeline ranks that something slows down, and how.
+
+    ``network``: with a fault; ``nvlink``, ``compute``: shares of their rates that NVLink and GPUs keep. [-]
+    """
+
+    ranks: tuple[int, ...]
+    network: Network | None = None
+    nvlink: float = 1.0
+    compute: float = 1.0
+
+    def machine(self, machine: Machine) -> Machine:
+        """The machine as the slow ranks see it; memory keeps its bandwidth."""
+        rates = {name: rate * self.compute for name, rate in machine.gpu.rates.items()}
+        links = {name: getattr(machine.links, name) * self.nvlink for name in NVLINK_RATES}
+        transports = {
+            name: {
+                key: value * (self.nvlink if key.endswith("nvlink_bandwidth") else 1) for key, value in items.items()
+            }
+            for name, items in machine.transports.items()
+        }
+        return replace(
+            machine,
+            transports=transports,
+            gpu=replace(machine.gpu, rates=rates),
+            links=replace(machine.links, **links),
+            network=self.network or machine.network,
+        )
+
 
 @dataclass(frozen=True)
 class Plan:
     """One run (or a batch of runs that share pipeline shape and methods), with all names resolved.
 
     ``shape`` is the shape of the columns: degrees and machine constants may be arrays of it. ``errors``: columns in
-    which prices are raised by their standard error; None in a batch that wants no interval.
+    which prices are raised by their standard error; None in a batch that wants no interval. ``slow``: pipeline ranks
+    that a fault slows down.
     """
 
     model: Model
@@ -40,6 +76,7 @@ class Plan:
     extra_warmup: int = 0
     shape: tuple[int, ...] = ()
     errors: PriceErrors | None = None
+    slow: Slow | None = None
 
     @cached_property
     def mesh(self) -> Mesh:

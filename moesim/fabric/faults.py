@@ -45,7 +45,7 @@ def with_fault(topology: Topology, fault: str, gpus_per_node: int = 1) -> Topolo
     """Return the graph without what a fault takes away; a `SpecError` where the rest falls apart."""
     kind, target = _parts(fault)
     graph = topology.graph.copy()
-    _KINDS[kind](graph, _Place(fault, topology.fabric, gpus_per_node), target)
+    KINDS[kind](graph, _Place(fault, topology.fabric, gpus_per_node), target)
     changed = Topology(graph, topology.fabric)
     parts = reachable(changed)
     if len(parts) > 1:
@@ -107,8 +107,8 @@ def _parts(fault: str) -> tuple[str, str]:
     kind, colon, target = fault.partition(":")
     if not colon or not target:
         raise SpecError.single(f"--fault {fault}", "", "is not KIND:TARGET", "write for example nic:node3.rail5")
-    if kind not in _KINDS:
-        raise SpecError.single(f"--fault {fault}", "", f"no kind of fault '{kind}'", did_you_mean(kind, _KINDS))
+    if kind not in KINDS:
+        raise SpecError.single(f"--fault {fault}", "", f"no kind of fault '{kind}'", did_you_mean(kind, KINDS))
     return kind, target
 
 
@@ -218,7 +218,7 @@ def _nearest(text: str, names: Iterable[str]) -> str:
     return f"did you mean '{meant}'?" if meant else f"for example {listed[0]} or {listed[-1]}"
 
 
-_KINDS: dict[str, Callable[[nx.Graph[Vertex], _Place, str], None]] = {
+KINDS: dict[str, Callable[[nx.Graph[Vertex], _Place, str], None]] = {
     "nic": _nic,
     "rail": _rail,
     "switch": _switch,

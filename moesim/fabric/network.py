@@ -55,10 +55,19 @@ class Network:
 
         Prices were measured on networks with adaptive routing, so what that loses is in them already.
         """
-        fabric = self.reduced
-        if self.fault and not on_graph(self.fault):
-            fabric = with_degraded(fabric, self.fault)
+        fabric = self.worn
         return _narrowed(fabric, min(1.0, self.path_efficiency / ADAPTIVE)) if self.hashed else fabric
+
+    @property
+    def worn(self) -> Reduced:
+        """The tiers with slow links, where the fault is that."""
+        slow = self.fault and not on_graph(self.fault)
+        return with_degraded(self.reduced, self.fault) if slow else self.reduced
+
+    @property
+    def broken(self) -> Topology:
+        """The graph without what the fault takes away."""
+        return _broken(self)
 
     @cached_property
     def free(self) -> bool:
@@ -116,11 +125,11 @@ class Network:
         NVLink and NICs that a fault takes away count as if they were there: what is left of the whole is the share.
         """
         found = members_bandwidth(self.priced, members, pattern)
-        if not on_graph(self.fault):
+        if not self.fault or not found.binding:
             return found.share
         whole = ends_bandwidth(members_bandwidth(self.reduced, members, pattern).loads)
-        rate = min(rates_of(_broken(self), members, pattern).rates)
-        return min(1.0, rate / whole, found.share) if found.binding else 1.0
+        rates = rates_of(self.broken, members, pattern).rates if on_graph(self.fault) else ()
+        return min([found.bandwidth, *rates]) / whole if whole != float("inf") else 1.0
 
     def extra_latency(self, members: Ints, pattern: Pattern) -> tuple[float, float]:
         """Latency of a message between NVLink domains beyond what was measured: the mean, and the farthest. [s]"""

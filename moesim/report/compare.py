@@ -52,7 +52,7 @@ def headings(names: Sequence[str]) -> tuple[str, list[str]]:
     """
     first, *others = names
     paths = {name.partition("=")[0] for name in others}
-    if len(paths) != 1 or any(name.count("=") != 1 or "," in name or " " in name for name in others):
+    if len(paths) != 1 or any("=" not in name or " " in name for name in others):
         return "", list(names)
     path = paths.pop()
     return path, [first.removeprefix(f"{path}="), *(name.partition("=")[2] for name in others)]

@@ -10,6 +10,7 @@ from moesim.base.errors import SpecError
 from moesim.estimator import estimate
 from moesim.problem import Problem
 from moesim.result import BREAKDOWN, Estimate
+from moesim.studies.faults import with_changes
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,7 @@ def comparison(
     problems
         Problems by the names of their columns.
     variants
-        Changes as ``--set`` takes them; an empty one changes nothing.
+        Changes as ``--set`` takes them, and ``fault``; an empty one changes nothing.
     include_base
         Put each problem as it stands before its variants.
 
@@ -82,7 +83,7 @@ def comparison(
             told = ", ".join(f"{path.removeprefix('strategy.')}={value}" for path, value in changes.items())
             column = " ".join(part for part in (name if len(problems) > 1 or not told else "", told) if part)
             try:
-                answer = estimate(problem.with_changes(changes, "--vary") if changes else problem)
+                answer = estimate(with_changes(problem, changes, "--vary") if changes else problem)
             except SpecError as error:
                 issues += list(error.issues)
                 cases.append(Case(column, None, tuple(str(issue) for issue in error.issues)))

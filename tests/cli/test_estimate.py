@@ -186,3 +186,14 @@ def test_help_and_version(moesim):
         assert option in page.out
     assert "estimate" in moesim("--help").out
     assert "Usage" in "\n".join(moesim().lines)
+
+
+def test_a_fault_stands_beside_the_step_without(moesim):
+    found = moesim("estimate", "qwen3-235b-h100x256", "--fault", "slow:node3=0.8", "--json").json
+    assert found["fault"]["pipeline_ranks_hit"] == [0]
+    assert found["step_time_s"] > found["fault"]["step_time_s_without"]
+    shown = moesim("estimate", "qwen3-235b-h100x256", "--fault", "nic:node3.rail5")
+    assert shown.code == 0
+    assert "1 of 8" in shown.out
+    (line,) = moesim("estimate", "qwen3-235b-h100x256", "--fault", "node:3").lines
+    assert line.startswith("--fault node:3: the job stops: GPUs 24 to 31 are lost")
