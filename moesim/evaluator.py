@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from moesim.constraints import legal_mask
-from moesim.cost.blocks import price_blocks
+from moesim.cost.blocks import Blocks, price_blocks
 from moesim.cost.memory import rank_memory
 from moesim.cost.pipeline import step_times
 from moesim.cost.plan import Plan
@@ -83,10 +83,15 @@ def _together(problem: Problem, strategies: list[Strategy]) -> tuple[NDArray[np.
     return plan_columns(plan)
 
 
+def step_columns(plan: Plan, blocks: Blocks | None = None) -> NDArray[np.float64]:
+    """Step time for each column of a plan. [s]"""
+    times = step_times(plan, blocks or price_blocks(plan))
+    return np.asarray(run(times.graph.graph, times.durations, times.delays).makespan)
+
+
 def plan_columns(plan: Plan) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Step time and peak memory of the largest rank, for each column of a plan. [s, B]"""
     blocks = price_blocks(plan)
-    times = step_times(plan, blocks)
-    makespan = run(times.graph.graph, times.durations, times.delays).makespan
+    makespan = step_columns(plan, blocks)
     peaks = [np.broadcast_to(rank.peak, plan.shape) for rank in rank_memory(plan, blocks)]
     return makespan, np.max(peaks, axis=0)

@@ -8,7 +8,7 @@ import typer
 
 from moesim.cli import grammar
 
-HELP = """Find the order of the parallel axes on the ranks that the fabric likes best, and what the usual one costs."""
+HELP = """Price the step under every order of the parallel axes on the ranks: the best one, and what the usual one costs."""
 
 
 def command(

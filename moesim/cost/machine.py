@@ -200,6 +200,14 @@ class Group:
         return float(math.ceil(nodes)) if isinstance(nodes, float) else np.ceil(nodes)
 
 
+@dataclass(frozen=True, eq=False)
+class Placed:
+    """Communicators of an order of the axes other than the usual one, and ranks between pipeline stages. [-]"""
+
+    groups: Mapping[str, Group]
+    stage_stride: Numeric
+
+
 @dataclass(frozen=True)
 class Residuals:
     """How far the prices of a family of operations were off on the rows that they were fitted to.
@@ -228,7 +236,8 @@ class Residuals:
 class Machine:
     """Everything a price may ask of the hardware and the software under it.
 
-    ``network``: what joins the NVLink domains; None where every rank has its NIC to itself.
+    ``network``: what joins the NVLink domains; None where every rank has its NIC to itself. ``placed``: where the axes
+    lie on the ranks, if not in the usual order.
     """
 
     gpu: Gpu
@@ -243,9 +252,12 @@ class Machine:
     provenance: Mapping[str, Sourced] = field(default_factory=dict)
     residuals: Mapping[str, Residuals] = field(default_factory=dict)
     network: Network | None = None
+    placed: Placed | None = None
 
     def group(self, mesh: Mesh, axis: str) -> Group:
         """Return the communicator of an axis: neighbours ``stride`` ranks apart share a domain while they fit."""
+        if self.placed is not None:
+            return self.placed.groups[axis]
         size, stride = mesh.size(axis), mesh.stride(axis)
         per_node = np.clip(np.floor(self.nvlink_domain / stride), 1, size)
         return Group(size, per_node, self.reach(size, stride, per_node))

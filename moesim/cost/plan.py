@@ -217,7 +217,8 @@ class Plan:
     def boundary_crosses_nodes(self, stage: int) -> Numeric:
         """1.0 where stage and the next one sit on ranks of different NVLink domains, else 0.0."""
         ranks = self.schedule.stage_rank(self.strategy.pp, self.strategy.vpp)
-        stride = self.mesh.stride("pp")
+        placed = self.machine.placed
+        stride = self.mesh.stride("pp") if placed is None else placed.stage_stride
         here, there = (np.floor(ranks[index] * stride / self.machine.nvlink_domain) for index in (stage, stage + 1))
         return np.asarray(here != there, dtype=float)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Literal
 
@@ -70,10 +70,13 @@ class MembersReach(Reach):
     network: Network
     members: Ints
     per_node: int
+    _known: dict[Quantity, float] = field(default_factory=dict, repr=False)
 
     def of(self, what: Quantity) -> Numeric:
-        """One quantity."""
-        return _of_members(self.network, self.members, self.per_node, what)
+        """One quantity, worked out when it is first asked for."""
+        if what not in self._known:
+            self._known[what] = _of_members(self.network, self.members, self.per_node, what)
+        return self._known[what]
 
 
 @dataclass(frozen=True, eq=False)

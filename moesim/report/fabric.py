@@ -90,26 +90,33 @@ def group_table(groups: FabricGroups) -> RenderableType:
 
 
 def placement_table(found: Placements, top: int) -> RenderableType:
-    """The cheapest orders and the usual one, with the seconds of each axis."""
+    """The fastest orders and the usual one, with the seconds of the traffic of each axis."""
     title = f"{found.name} on {found.fabric}: {len(found.ranked):,} orders, innermost axis first"
     table = Table(title=title, title_justify="left")
     for name in ("", "attention", "experts"):
         table.add_column(name, no_wrap=True)
     axes = list(found.usual.seconds)
-    for name in ("all", *axes):
+    for name in ("step", "traffic", *axes):
         table.add_column(name, justify="right", no_wrap=True)
     shown = list(enumerate(found.ranked[:top], 1))
     if found.usual not in found.ranked[:top]:
         shown.append((found.ranked.index(found.usual) + 1, found.usual))
     for place, one in shown:
         table.add_row(*_placement(place, one, axes), style="bold" if one is found.usual else "")
-    saved = found.usual.total - found.best.total
-    verdict = f"the best saves {seconds(saved)} of it" if saved > 1e-9 * found.usual.total else "no order is cheaper"
-    table.caption = f"bytes over bandwidth of each axis, one after the other; bold: the usual order; {verdict}"
+    saved = found.usual.step_s - found.best.step_s
+    verdict = f"the best saves {seconds(saved)} of the step" if saved > 1e-9 * found.usual.step_s else "none is faster"
+    table.caption = f"traffic: bytes over bandwidth, one axis after the other; bold: the usual order; {verdict}"
     table.caption_justify = "left"
     return table
 
 
 def _placement(place: int, one: Placement, axes: list[str]) -> tuple[str, ...]:
-    orders = ("-".join(one.attention) or "-", "-".join(one.expert) or "-")
-    return (str(place), *orders, seconds(one.total), *(seconds(one.seconds[axis]) for axis in axes))
+    held = f" ({one.experts_per_domain} a domain)" if "ep" in one.expert else ""
+    orders = ("-".join(one.attention) or "-", ("-".join(one.expert) or "-") + held)
+    return (
+        str(place),
+        *orders,
+        seconds(one.step_s),
+        seconds(one.total),
+        *(seconds(one.seconds[axis]) for axis in axes),
+    )

@@ -5,9 +5,11 @@ import json
 import numpy as np
 import pytest
 
+from moesim.estimator import estimate
 from moesim.fabric.layout import Layout
 from moesim.studies.fabric_groups import axis_traffic, fabric_groups
-from moesim.studies.placement import axis_members, placements
+from moesim.studies.placed_groups import axis_members, neighbours, step_times_of
+from moesim.studies.placement import legal_orders, placements
 
 
 @pytest.fixture(scope="module")
@@ -36,10 +38,10 @@ def test_both_meshes_put_the_same_ranks_into_a_stage(found, small):
 )
 def test_the_best_is_never_worse_than_the_usual(small, fabric):
     answer = placements(small.with_changes({"cluster.fabric": fabric}))
-    totals = [one.total for one in answer.ranked]
-    assert totals == sorted(totals)
-    assert answer.best.total <= answer.usual.total
-    assert 0 < answer.best.total < float("inf")
+    steps = [one.step_s for one in answer.ranked]
+    assert steps == pytest.approx(sorted(steps), rel=1e-8)
+    assert answer.best.step_s <= answer.usual.step_s * (1 + 1e-8)
+    assert 0 < answer.best.step_s < float("inf")
 
 
 def test_the_usual_order_costs_what_its_groups_say(small):
@@ -48,11 +50,31 @@ def test_the_usual_order_costs_what_its_groups_say(small):
         assert usual.seconds[row.axis] == pytest.approx(row.seconds)
 
 
+@pytest.mark.parametrize("fabric", ["rail-ndr400", "fat-tree:3", "torus2d"])
+@pytest.mark.parametrize("changes", [{}, {"cp": 2, "etp": 2, "ep": 4}], ids=["plain", "cp-etp"])
+def test_the_usual_order_gives_the_step_of_an_estimate(small, fabric, changes):
+    problem = small.with_changes(changes | {"cluster.fabric": fabric})
+    assert placements(problem).usual.step_s == pytest.approx(estimate(problem).step_time_s, rel=1e-12)
+
+
+def test_all_orders_together_are_each_alone(small):
+    problem = small.with_changes({"cluster.fabric": "fat-tree:3"})
+    plan = problem.plan()
+    orders = legal_orders(plan.mesh)
+    together = step_times_of(plan, orders)
+    assert len(set(together.tolist())) > 1
+    for pair, step in zip(orders, together.tolist(), strict=True):
+        assert step_times_of(plan, [pair])[0] == pytest.approx(step, rel=1e-12)
+
+
 def test_experts_are_best_inside_a_node(qwen):
     """EP8 on nodes of eight: strided experts send most of their rows over the NICs."""
     answer = placements(qwen.with_changes({"ep": 8}))
     assert answer.best.expert[0] == "ep"
+    assert answer.best.experts_per_domain == 8
     strided = min((one for one in answer.ranked if one.expert[0] != "ep"), key=lambda one: one.seconds["ep"])
+    assert strided.step_s > 1.1 * answer.best.step_s
+    assert strided.experts_per_domain < 8
     assert strided.seconds["ep"] > 3 * answer.best.seconds["ep"]
 
 
@@ -66,6 +88,12 @@ def test_groups_over_several_axes():
     spread = axis_members(24, ((2, 1), (3, 8)))
     assert spread[1].tolist() == [2, 3, 10, 11, 18, 19]
     assert sorted(spread.ravel().tolist()) == list(range(24))
+
+
+def test_neighbours_in_a_domain():
+    members = axis_members(64, ((4, 1), (4, 16)))
+    assert [neighbours(members, domain) for domain in (8, 16, 64)] == [4, 4, 16]
+    assert neighbours(axis_members(64, ((8, 8),)), 8) == 1
 
 
 def test_groups_of_split_state_cover_all_ranks(small):
