@@ -93,7 +93,7 @@ def placement_table(found: Placements, top: int) -> RenderableType:
     """The fastest orders and the usual one, with the seconds of the traffic of each axis."""
     title = f"{found.name} on {found.fabric}: {len(found.ranked):,} orders, innermost axis first"
     table = Table(title=title, title_justify="left")
-    for name in ("", "attention", "experts"):
+    for name in ("", "attention\nexperts"):
         table.add_column(name, no_wrap=True)
     axes = list(found.usual.seconds)
     for name in ("step", "traffic", *axes):
@@ -115,7 +115,7 @@ def _placement(place: int, one: Placement, axes: list[str]) -> tuple[str, ...]:
     orders = ("-".join(one.attention) or "-", ("-".join(one.expert) or "-") + held)
     return (
         str(place),
-        *orders,
+        "\n".join(orders),
         seconds(one.step_s),
         seconds(one.total),
         *(seconds(one.seconds[axis]) for axis in axes),
