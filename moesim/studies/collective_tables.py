@@ -14,7 +14,7 @@ from moesim.cost.machine import Group
 from moesim.spec import library
 from moesim.spec.spellings import gpu_of, node_of
 from moesim.studies.collective_health import is_sick
-from moesim.studies.collectives import Setting, price, setting
+from moesim.studies.collectives import Setting, nvlink_domain, price, setting
 from moesim.traces.collective_table import Measured, MeasuredTable
 
 NETWORK_WORDS = (
@@ -90,7 +90,8 @@ def group_of(row: Measured, node: str) -> Group:
     spec = library.get("nodes", node)
     per_node = row.per_node
     if spec.nvlink_domain > spec.gpus_per_node and row.nodes > 1:
-        per_node = min(row.ranks, per_node * (spec.nvlink_domain // spec.gpus_per_node))
+        domain = nvlink_domain(spec, int(row.ranks // per_node))
+        per_node = min(row.ranks, per_node * (domain // spec.gpus_per_node))
     return Group(row.ranks, per_node)
 
 

@@ -21,6 +21,7 @@ from moesim.cost.machine import Group, Links, Residuals
 from moesim.fabric.reach import MembersReach, Reach
 from moesim.fabric.resolve import Parts, fabric_named, network, parts_of
 from moesim.spec import library
+from moesim.spec.hardware import NodeSpec
 from moesim.spec.scenario import cluster_mapping
 
 UNMEASURED = ("collnet", "symmetric", "copy-engine", "hierarchical")
@@ -134,7 +135,7 @@ def setting(
     ranks = count * used
     if ranks < 2:
         raise SpecError.single("--cluster", "", "one GPU has nobody to talk to", "give two or more")
-    domain = min(ranks, node.nvlink_domain // node.gpus_per_node * used)
+    domain = min(ranks, nvlink_domain(node, count) // node.gpus_per_node * used)
     links = build_links(node, parts_named.nic, parts_named.fabric, nvls)
     listed = _listed(algorithms, ALGORITHMS, "--algo")
     chosen = replace(links.nccl, algorithms=listed, protocols=_listed(protocols, PROTOCOLS, "--proto"))
@@ -153,6 +154,12 @@ def setting(
         replace(links, nccl=chosen),
         build_link_residuals(node.name, parts_named.fabric.name),
     )
+
+
+def nvlink_domain(node: NodeSpec, count: int) -> int:
+    """GPUs of an NVLink domain; where only whole racks fill all domains, those that are wired. [-]"""
+    wired, domain, ranks = node.nvlink_domain_wired, node.nvlink_domain, node.gpus_per_node * count
+    return wired if wired and ranks % domain and ranks % wired == 0 else domain
 
 
 def _reach(parts: Parts, nodes: int, used: int, domain: int) -> Reach:

@@ -27,7 +27,9 @@ class Wan(HierarchyBuilder):
         assert isinstance(site, Hierarchy)
         if not site.levels:
             raise refuse("sites", f"a site of {site.world} GPUs is a single NVLink domain", "more nodes a site")
-        gate = Level(site.levels[-1].into, "wan", site.world, 1, shape.wan_bandwidth, 1, shape.wan_latency)
+        gate = Level(
+            site.levels[-1].into, "wan", site.world, 1, shape.wan_bandwidth, 1, shape.wan_latency / 2
+        )  # up and down
         levels = tuple(replace(level, period=site.world) for level in site.levels)
         return replace(site, world=shape.num_gpus, levels=(*levels, gate))
 
