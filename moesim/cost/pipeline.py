@@ -13,6 +13,7 @@ from moesim.cost.collectives import collective_time
 from moesim.cost.machine import Group
 from moesim.cost.memory_bound import traffic_time
 from moesim.cost.plan import Plan, Slow, composition
+from moesim.cost.sharing import beside, chunk_nic_time
 from moesim.cost.stage import ChunkTime, Keep, Ops, Piece, chunk_time, interleaved, sequential
 from moesim.timeline.step import Communication, StepGraph, step_graph
 from moesim.workload.ops import Message, Traffic
@@ -101,12 +102,12 @@ def step_times(plan: Plan, blocks: Blocks, keep: Keep | None = None) -> StepTime
             case "reduce", int():
                 seconds = gradient_reduction_time(plan, plan.params[where])
                 if plan.strategy.overlap_grad_reduce:
-                    seconds = _behind(seconds, chunks.single("BW", where).seconds, plan.stages[where])
+                    seconds = _behind(seconds, chunks.left("BW", where, plan.replica_group), plan.stages[where])
                 exchange(row, seconds, "dp")
             case "gather", int():
                 seconds = parameter_gather_time(plan, plan.params[where])
                 if plan.strategy.overlap_param_gather:
-                    seconds = _behind(seconds, chunks.single("F", where).seconds, plan.stages[where])
+                    seconds = _behind(seconds, chunks.left("F", where, plan.replica_group), plan.stages[where])
                 exchange(row, seconds, "dp")
             case "optimizer", int():
                 exchange(row, optimizer_time(plan, where), "optimizer")
@@ -114,7 +115,8 @@ def step_times(plan: Plan, blocks: Blocks, keep: Keep | None = None) -> StepTime
                 raise ValueError(f"no price for a task {kind} of {where}")
     if plan.strategy.overlap_p2p:
         for stage, send in enumerate(sends):
-            delays[1 + stage] = send
+            busy, window = chunks.busy("F", stage), chunks.single("F", stage).seconds
+            delays[1 + stage] = beside(send, busy * (plan.boundary_crosses_nodes(stage) > 0), window)
     return StepTimes(graph, durations, delays, parts_of)
 
 
@@ -142,9 +144,22 @@ class _Chunks:
         self._plan, self._blocks, self._keep = plan, blocks, keep
         self._keys = [composition(plan, stage) for stage in plan.stages]
         self._known: dict[object, ChunkTime] = {}
+        self._busy: dict[object, Numeric] = {}
 
     def single(self, kind: str, stage: int) -> ChunkTime:
         return self._time((kind, self._keys[stage]), lambda: sequential(self._ops(kind, stage)), 0.0)
+
+    def busy(self, kind: str, stage: int) -> Numeric:
+        """Time that a chunk keeps the NIC busy. [s]"""
+        key = (kind, self._keys[stage])
+        if key not in self._busy:
+            self._busy[key] = chunk_nic_time(self._plan, self._ops(kind, stage), self._keep)
+        return self._busy[key]
+
+    def left(self, kind: str, stage: int, group: Group) -> Numeric:
+        """Time of a chunk that data-parallel messages can hide behind: where they need the NIC, its idle time. [s]"""
+        seconds = self.single(kind, stage).seconds
+        return np.maximum(seconds - self.busy(kind, stage) * (np.asarray(group.nodes) > 1), 0.0)
 
     def merged(self, forward: int, backward: int) -> ChunkTime:
         plan = self._plan
@@ -170,7 +185,7 @@ def _behind(seconds: Numeric, chunk: Numeric, stage: Stage) -> Numeric:
 
     .. math:: \max(T / n, \; T - T_{chunk} (1 - 1 / n))
 
-    With n layers, the reduction of one waits for its own backward only, so all but the last one's can hide behind the
+    The chunk counts with the time in which it leaves the NIC idle. With n layers, the reduction of one waits for its own backward only, so all but the last one's can hide behind the
     chunk; the gatherings of a forward mirror that. Layers are taken as equal.
     """
     layers = max(stage.num_layers + stage.embedding + stage.loss, 1)

@@ -124,6 +124,11 @@ class Plan:
         """Ranks over which the experts are spread."""
         return self.machine.group(self.mesh, "ep")
 
+    @property
+    def replica_group(self) -> Group:
+        """Ranks that share the dense state of a stage."""
+        return self.machine.group(self.mesh, "dense-shard")
+
     @cached_property
     def stage_ring(self) -> Group:
         """Ranks at the same place of all pipeline stages."""
