@@ -12,6 +12,7 @@ import numpy as np
 from moesim.base.errors import SpecError, did_you_mean
 from moesim.cost.plan import Plan, Slow
 from moesim.fabric.faults import KINDS, on_graph, rates_of
+from moesim.fabric.graph import MOST_GPUS
 from moesim.fabric.layout import Ints, Layout, Pattern
 from moesim.fabric.network import Network
 from moesim.fabric.tiers import members_bandwidth
@@ -89,6 +90,9 @@ def faulted(problem: Problem, fault: str) -> Faulted:
         )
     if kind == "slow":
         return _slow_node(problem, plan, fault)
+    if on_graph(fault) and problem.machine.num_gpus > MOST_GPUS:
+        what = f"takes the graph of every link, and {problem.machine.num_gpus} GPUs are too many"
+        raise SpecError.single(f"--fault {fault}", "", what, f"{MOST_GPUS} or fewer, or degrade:TIER=SHARE")
     network = problem.machine.network
     assert network is not None
     broken = replace(network, fault=fault)

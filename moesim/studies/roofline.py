@@ -170,7 +170,7 @@ def _ops(plan: Plan, blocks: Blocks, rank: int) -> Iterator[_Call]:
             yield _Call("step", PricedOp(Op(message_name(work), "dp", work), seconds, 0), 1, group)
         if stage + 1 < len(owners):
             payload = Message("send-recv", "pp", 2 * plan.setting.local_tokens * plan.model.hidden)
-            pair = Group(2.0, 2.0 - float(plan.boundary_crosses_nodes(stage)))
+            pair = Group(2.0, 2.0 - float(plan.boundary_crosses_nodes(stage)), plan.stage_ring.reach)
             sent = PricedOp(Op("stage boundary", "pp", payload), boundary_time(plan, stage), 0)
             yield _Call("stage", sent, 2 * plan.num_micro_batches, pair)
 

@@ -82,6 +82,14 @@ def test_the_batch_gives_the_same_and_knows_one_strategy(problem):
         broken.plan(problem.strategy.replace(ep=8))
 
 
+def test_a_graph_of_every_link_has_a_limit(problem):
+    large = problem.with_changes({"cluster.count": 1280, "global_batch": 81920})
+    with pytest.raises(SpecError, match="10240 GPUs are too many; 4096 or fewer, or degrade:TIER=SHARE"):
+        faulted(large, "nic:node3.rail5")
+    assert faulted(large, "degrade:spine=0.5").stages == tuple(range(8))
+    assert faulted(large, "slow:node1279=0.5").stages == (7,)
+
+
 def test_faults_are_compared(problem, healthy):
     cases = [{"fault": "slow:node3=0.8"}, {"fault": "node:3"}, {"ep": "8", "fault": "nic:node3.rail5"}]
     base, slow, lost, changed = comparison({"run": problem}, cases).cases
