@@ -57,7 +57,7 @@ def is_sick(expected: CollectivePrice, time: float, where: Setting) -> bool:
 
 def limit(collective: str, ranks: float, per_node: float, where: Setting) -> float:
     """Algorithm bandwidth of a very long message. [B/s]"""
-    return LONG / float(choice(collective, LONG, Group(ranks, per_node), where.links).time)
+    return LONG / float(choice(collective, LONG, Group(ranks, per_node, where.group.reach), where.links).time)
 
 
 def verdict(expected: CollectivePrice, time: float, where: Setting) -> dict[str, Any]:
