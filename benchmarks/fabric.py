@@ -8,7 +8,8 @@ from moesim.fabric.builders import builders
 from moesim.fabric.layout import PATTERNS
 from moesim.fabric.shape import Shape
 from moesim.fabric.tiers import group_bandwidth
-from moesim.studies.placement import placements
+from moesim.studies.placed_groups import step_times_of
+from moesim.studies.placement import legal_orders, placements
 
 LAYOUTS = ((102_400, 1), (8, 1), (64, 1), (12_800, 8), (32, 8), (16, 6_400))
 
@@ -30,6 +31,14 @@ def main() -> None:
     orders = len(placements(problem).ranked)
     seconds = time.perf_counter() - started
     print(f"{orders} orders of the axes on {problem.machine.num_gpus} GPUs: {seconds:.2f} s")
+
+    for name in ("rail-ndr400", "fat-tree:3"):
+        plan = problem.with_changes({"cluster.fabric": name}).plan()
+        many = (legal_orders(plan.mesh) * 1000)[:1000]
+        started = time.perf_counter()
+        step_times_of(plan, many)
+        seconds = time.perf_counter() - started
+        print(f"{len(many):,} orders as steps on {name}: {seconds:.2f} s")
 
 
 if __name__ == "__main__":
