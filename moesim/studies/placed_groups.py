@@ -35,13 +35,18 @@ GROUPS = {
 def step_times_of(plan: Plan, orders: Sequence[tuple[Order, Order]]) -> NDArray[np.float64]:
     """Step time under each pair of orders, attention and experts, innermost axis first. [s]
 
-    The same prices as of any step; only the communicators differ.
+    The same prices as of any step; only the communicators differ. Orders whose communicators are all alike are priced
+    once.
     """
     mesh, machine = plan.mesh, plan.machine
-    groups = {axis: _columns(machine, mesh, axis, orders) for axis in AXES}
-    strides = np.array([float(below("pp", attention, mesh)) for attention, _ in orders])
-    placed = replace(machine, placed=Placed(groups, np.maximum(strides, 1.0)))
-    return step_columns(replace(plan, machine=placed, shape=(len(orders),)))
+    layouts = {axis: _Layouts(machine, mesh, axis, orders) for axis in AXES}
+    strides = np.array([max(1, below("pp", attention, mesh)) for attention, _ in orders], dtype=np.int64)
+    alike = np.stack([strides, *(one.which for one in layouts.values())])
+    distinct, back = np.unique(alike, axis=1, return_inverse=True)
+    groups = {axis: one.group(row) for (axis, one), row in zip(layouts.items(), distinct[1:], strict=True)}
+    placed = replace(machine, placed=Placed(groups, distinct[0].astype(float)))
+    steps = step_columns(replace(plan, machine=placed, shape=(distinct.shape[1],)))
+    return np.asarray(steps[back.ravel()])
 
 
 def spans(axis: str, order: Order, mesh: Mesh) -> Spans:
@@ -91,15 +96,30 @@ def axis_members(world: int, axes: Spans) -> Ints:
     return starts[:, None] + offsets
 
 
-def _columns(machine: Machine, mesh: Mesh, axis: str, orders: Sequence[tuple[Order, Order]]) -> Group:
-    """The communicator of an axis, a column an order; layouts that come back are worked out once."""
-    known: dict[Spans, int] = {}
-    which = [known.setdefault(spans(axis, order_of(axis, pair), mesh), len(known)) for pair in orders]
-    per_node, reaches = zip(*(_layout(machine, mesh, axis, along) for along in known), strict=True)
-    columns = np.array(which)
-    size = float(mesh.size(axis))
-    alone = all(one is FREE for one in reaches)
-    return Group(size, np.array(per_node)[columns], FREE if alone else StackedReach(reaches, columns))
+class _Layouts:
+    """Distinct layouts of an axis, and which one each order has; those that no price tells apart count as one."""
+
+    def __init__(self, machine: Machine, mesh: Mesh, axis: str, orders: Sequence[tuple[Order, Order]]) -> None:
+        self.size = float(mesh.size(axis))
+        self.parts: list[tuple[float, Reach]] = []
+        known: dict[Spans, int] = {}
+        plain: dict[float, int] = {}
+        for pair in orders:
+            along = spans(axis, order_of(axis, pair), mesh)
+            if along in known:
+                continue
+            per_node, reach = _layout(machine, mesh, axis, along)
+            number = plain.setdefault(per_node, len(self.parts)) if reach is FREE else len(self.parts)
+            known[along] = number
+            if number == len(self.parts):
+                self.parts.append((per_node, reach))
+        self.which = np.array([known[spans(axis, order_of(axis, pair), mesh)] for pair in orders], dtype=np.int64)
+
+    def group(self, columns: Ints) -> Group:
+        """The communicator, a column for each layout that is asked for."""
+        per_node, reaches = zip(*self.parts, strict=True)
+        alone = all(one is FREE for one in reaches)
+        return Group(self.size, np.array(per_node)[columns], FREE if alone else StackedReach(reaches, columns))
 
 
 def _layout(machine: Machine, mesh: Mesh, axis: str, along: Spans) -> tuple[float, Reach]:
