@@ -21,6 +21,7 @@ EXPECTED = [
     "scenarios",
     "schedules",
     "software",
+    "storage",
     "transports",
 ]
 
