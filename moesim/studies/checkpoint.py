@@ -143,6 +143,13 @@ def checkpoint(problem: Problem, plan: Plan) -> CheckpointAnswer:
         told = f"a save takes {late:.0f} s in the background, longer than the {interval:.0f} s between two"
         raise SpecError.single("--interval", "", told, f"{late:.0f} s or more")
     step = None if problem.check() else estimate(problem).step_time_s
+    if mtbf <= restart + blocking:
+        told = f"a failure every {mtbf:.3g} s, and {restart + blocking:.3g} s to save and to restart"
+        raise SpecError.single("--mtbf-gpu", "", told, "no checkpoint helps a job that fails faster than it restarts")
+    if step and interval < step:
+        raise SpecError.single(
+            "--interval", "", f"{interval:.3g} s is less than a step of {step:.3g} s", "a step or more"
+        )
     assumed = [name for name, one in tier.provenance().items() if one.kind == "assumed"]
     return CheckpointAnswer(
         name=problem.name,

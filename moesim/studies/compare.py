@@ -72,7 +72,7 @@ def comparison(
     Raises
     ------
     SpecError
-        Where nothing at all can be estimated, with every reason.
+        Where fewer than two can be estimated, with every reason.
     """
     cases: list[Case] = []
     issues = []
@@ -89,6 +89,6 @@ def comparison(
                 cases.append(Case(column, None, tuple(str(issue) for issue in error.issues)))
             else:
                 cases.append(Case(column, answer))
-    if all(case.answer is None for case in cases):
+    if sum(case.answer is not None for case in cases) < 2:
         raise SpecError(issues)
     return Comparison(tuple(cases))

@@ -35,6 +35,8 @@ def test_a_strategy_that_is_not_legal_still_has_a_checkpoint(moesim):
         (("--restart", "10 minutes"), "--restart: '10 minutes' is not a time [s]"),
         (("--writers", "1000"), "--writers: 1000 writers on 256 GPUs"),
         (("--async", "--interval", "1s"), "--interval: a save takes"),
+        (("--interval", "1ms"), "--interval: 0.001 s is less than a step of"),
+        (("--mtbf-gpu", "1s"), "--mtbf-gpu: a failure every 0.00391 s, and"),
         (("--lose", "32"), "--lose: 32 of 32 nodes; less than 32"),
     ],
 )

@@ -35,6 +35,7 @@ def test_what_cannot_be_estimated_is_named_beside_what_can(moesim):
         (("zoo-002",), "one case has nothing beside it; give a second SCENARIO"),
         (("zoo-002", "zoo-02"), "zoo-02"),
         (("zoo-002", "--set", "ep=48", "--vary", "tp=1"), "--set ep: etp*ep*pp = 384 does not divide 256 GPUs"),
+        (("zoo-002", "--vary", "ep=3"), "--vary ep: etp*ep*pp = 24 does not divide 256 GPUs"),
         (("zoo-002", "zoo-004", "--model", "kimi-k2"), "--model: does not go with a scenario"),
     ],
 )

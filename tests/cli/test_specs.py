@@ -22,6 +22,7 @@ EXPECTED = [
     "scenarios",
     "schedules",
     "software",
+    "storage",
     "topologies",
     "transports",
 ]
