@@ -111,7 +111,7 @@ def placement_table(found: Placements, top: int) -> RenderableType:
 
 
 def _placement(place: int, one: Placement, axes: list[str]) -> tuple[str, ...]:
-    held = f" ({one.experts_per_domain} a domain)" if "ep" in one.expert else ""
+    held = f" ({one.experts_per_domain} a domain)" if any(axis.startswith("ep") for axis in one.expert) else ""
     orders = ("-".join(one.attention) or "-", ("-".join(one.expert) or "-") + held)
     return (
         str(place),

@@ -50,16 +50,22 @@ def step_times_of(plan: Plan, orders: Sequence[tuple[Order, Order]]) -> NDArray[
 
 
 def spans(axis: str, order: Order, mesh: Mesh) -> Spans:
-    """Axes that a group spans under an order; those of one rank are left out."""
+    """Axes that a group spans under an order, a split one by its parts; those of one rank are left out."""
     members = GROUPS.get(axis, (axis,))
-    return tuple((int(mesh.size(one)), below(one, order, mesh)) for one in order if one in members)
+    return tuple((ranks(one, mesh), below(one, order, mesh)) for one in order if one.partition(".")[0] in members)
 
 
 def below(axis: str, order: Order, mesh: Mesh) -> int:
     """Ranks between neighbours of an axis: the product of the axes inside it. [-]"""
     if axis not in order:
         return 0
-    return math.prod(int(mesh.size(inner)) for inner in order[: order.index(axis)])
+    return math.prod(ranks(inner, mesh) for inner in order[: order.index(axis)])
+
+
+def ranks(axis: str, mesh: Mesh) -> int:
+    """Ranks of an axis, or of the part of one: ``ep.8`` are eight neighbours, ``ep.x4`` four such sets. [-]"""
+    _, split, count = axis.partition(".")
+    return int(count.removeprefix("x")) if split else int(mesh.size(axis))
 
 
 def order_of(axis: str, orders: tuple[Order, Order]) -> Order:

@@ -6,6 +6,7 @@ have to put the same ranks into a pipeline stage.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import permutations
@@ -111,15 +112,39 @@ def placements(problem: Problem) -> Placements:
 
 
 def legal_orders(mesh: Mesh) -> list[tuple[Order, Order]]:
-    """Pairs of orders in which both meshes put the same ranks into a pipeline stage, the usual pair first."""
+    """Pairs of orders in which both meshes put the same ranks into a pipeline stage, the usual pair first.
+
+    Expert groups may also be split: so many neighbours, and the rest of the group further out (``ep.8`` and ``ep.x4``),
+    as where only a few ranks of each node work together.
+    """
     usual = _used(ATTENTION, mesh), _used(EXPERT, mesh)
+    experts = [order for axes in _split(usual[1], mesh) for order in permutations(axes) if _inner_first(order)]
     others = (
         (attention, expert)
         for attention in permutations(usual[0])
-        for expert in permutations(usual[1])
+        for expert in experts
         if below("pp", attention, mesh) == below("pp", expert, mesh)
     )
     return list(dict.fromkeys([usual, *others]))
+
+
+def _split(axes: Order, mesh: Mesh) -> Iterator[Order]:
+    """The axes as they are, and with the expert axis in two parts, where another one may come between them."""
+    yield axes
+    count = int(mesh.size("ep"))
+    if "ep" in axes and len(axes) > 1:
+        others = tuple(axis for axis in axes if axis != "ep")
+        yield from (
+            (f"ep.{inner}", f"ep.x{count // inner}", *others)
+            for inner in range(2, count // 2 + 1)
+            if count % inner == 0
+        )
+
+
+def _inner_first(order: Order) -> bool:
+    """Whether a split axis has something between its parts, the inner one first; else it is a whole one."""
+    parts = [place for place, axis in enumerate(order) if "." in axis]
+    return not parts or (parts[1] > parts[0] + 1 and not order[parts[0]].startswith("ep.x"))
 
 
 def _used(axes: Order, mesh: Mesh) -> Order:

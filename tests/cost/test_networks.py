@@ -160,6 +160,24 @@ def test_rows_that_stay_on_their_rail_cost_less_where_rails_meet_narrowly(links)
     assert choice("all-to-all", small, direct, on).name == "hierarchical-all-to-all"
 
 
+@pytest.mark.parametrize("ratio", [1.0, 4.0])
+def test_rails_alone_are_as_fast_where_traffic_stays_on_its_rail(links, ratio):
+    """With forwarding through NVLink no message changes its rail, so nobody misses the spine."""
+    alone = everybody(joined("rail-only", nodes=32))
+    joint = everybody(joined("rail-ndr400", nodes=32, oversubscription=(ratio,)))
+    for collective in ("all-gather", "all-reduce", "all-to-all"):
+        times = [collective_time(collective, LONG, group, links) for group in (alone, joint)]
+        assert times[0] == pytest.approx(times[1], rel=1e-12)
+
+
+def test_one_node_has_no_time_on_its_nics():
+    changes = {"cluster.count": 1, "pp": 1, "vpp": 1, "schedule": "none", "ep": 8, "global_batch": 64}
+    node = load("qwen3-235b-h100x256").with_changes(changes)
+    slow = node.with_changes({"nic.bandwidth": "10 Gb/s"})
+    other = node.with_changes({"cluster.fabric": "torus3d"})
+    assert estimate(node).step_time_s == estimate(slow).step_time_s == estimate(other).step_time_s
+
+
 def test_two_sites_add_their_distance_once_a_crossing(links):
     near, far = joined("wan-2x800g", wan_latency=0.1e-3), joined("wan-2x800g", wan_latency=1e-3)
     ring = [algorithms.get("ring-all-gather").time(1024.0, everybody(fabric, 64, 8), links) for fabric in (near, far)]

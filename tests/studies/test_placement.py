@@ -8,7 +8,7 @@ import pytest
 from moesim.estimator import estimate
 from moesim.fabric.layout import Layout
 from moesim.studies.fabric_groups import axis_traffic, fabric_groups
-from moesim.studies.placed_groups import axis_members, neighbours, step_times_of
+from moesim.studies.placed_groups import axis_members, neighbours, ranks, step_times_of
 from moesim.studies.placement import legal_orders, placements
 
 
@@ -29,7 +29,7 @@ def test_both_meshes_put_the_same_ranks_into_a_stage(found, small):
     mesh = small.with_changes({"cp": 2, "etp": 2, "ep": 4}).plan().mesh
     for one in found.ranked:
         inner = [order[: order.index("pp")] for order in (one.attention, one.expert)]
-        strides = [np.prod([mesh.size(axis) for axis in axes]) for axes in inner]
+        strides = [np.prod([ranks(axis, mesh) for axis in axes]) for axes in inner]
         assert strides[0] == strides[1]
 
 
@@ -72,15 +72,27 @@ def test_experts_are_best_inside_a_node(qwen):
     answer = placements(qwen.with_changes({"ep": 8}))
     assert answer.best.expert[0] == "ep"
     assert answer.best.experts_per_domain == 8
-    strided = min((one for one in answer.ranked if one.expert[0] != "ep"), key=lambda one: one.seconds["ep"])
+    strided = min((one for one in answer.ranked if one.expert[0] == "edp"), key=lambda one: one.seconds["ep"])
     assert strided.step_s > 1.1 * answer.best.step_s
-    assert strided.experts_per_domain < 8
+    limited = min((one for one in answer.ranked if one.expert[:2] == ("ep.4", "edp")), key=lambda one: one.step_s)
+    assert [one.experts_per_domain for one in (answer.best, limited, strided)] == [8, 4, 2]
+    assert answer.best.step_s < limited.step_s < strided.step_s
     assert strided.seconds["ep"] > 3 * answer.best.seconds["ep"]
 
 
 def test_an_expert_group_that_leaves_the_domain_is_several_times_slower(qwen):
     inside, across = (placements(qwen.with_changes({"ep": ep})).usual.seconds["ep"] for ep in (8, 32))
     assert 4 < across / inside < 8
+
+
+def test_expert_groups_are_split_where_something_comes_between(qwen):
+    plan = qwen.with_changes({"ep": 8}).plan()
+    split = [expert for _, expert in legal_orders(plan.mesh) if any("." in axis for axis in expert)]
+    assert {tuple(axis for axis in expert if "." in axis) for expert in split} == {("ep.2", "ep.x4"), ("ep.4", "ep.x2")}
+    for expert in split:
+        inner, outer = (place for place, axis in enumerate(expert) if "." in axis)
+        assert outer > inner + 1
+    assert (ranks("ep", plan.mesh), ranks("ep.2", plan.mesh), ranks("ep.x4", plan.mesh)) == (8, 2, 4)
 
 
 def test_groups_over_several_axes():
