@@ -14,6 +14,7 @@ import numpy as np
 
 from moesim.base.numeric import Boolean, Numeric
 from moesim.spec.software import SoftwareSpec
+from moesim.timeline.schedules import find_schedule
 from moesim.workload.mesh import Mesh
 from moesim.workload.model import Model, Moe
 from moesim.workload.precision import recipes
@@ -295,6 +296,27 @@ RULES = (
             "inside it is not modelled"
         ),
         lambda c: "recompute without full and moe, or overlap_ep: false",
+    ),
+    Rule(
+        "overlap-ep-pairs",
+        ("overlap_ep", "schedule"),
+        lambda c: not c.strategy.overlap_ep or find_schedule(c.strategy.schedule).pairs,
+        lambda c: (
+            f"schedule {c.strategy.schedule} has no pairs of a forward and a backward that overlap_ep could merge"
+        ),
+        lambda c: "overlap_ep: false, or a schedule with pairs",
+    ),
+    Rule(
+        "copies-of-parameters",
+        ("dp_sharding", "schedule"),
+        lambda c: (
+            find_schedule(c.strategy.schedule).pipelines == 1 or not SHARDINGS[c.strategy.dp_sharding].per_micro_batch
+        ),
+        lambda c: (
+            f"schedule {c.strategy.schedule} keeps two copies of the parameters; summing their gradients after every "
+            f"micro-batch (dp_sharding {c.strategy.dp_sharding}) is not modelled"
+        ),
+        lambda c: "dp_sharding: ddp or zero1",
     ),
     Rule(
         "recompute-full-alone",

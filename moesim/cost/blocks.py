@@ -1,6 +1,7 @@
 """Priced layers and chunks of a plan: each distinct layer is priced once."""
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from moesim.base.numeric import Numeric
 from moesim.cost.plan import Plan
@@ -13,6 +14,7 @@ from moesim.workload.model import Layer
 from moesim.workload.ops import Block, Op
 from moesim.workload.precision import recipes
 from moesim.workload.sharding import RankParams, embedding_params, head_params, layer_params, mtp_params
+from moesim.workload.splitting import split_backward
 from moesim.workload.stages import Stage
 
 Name = tuple[Layer, bool, bool] | str
@@ -32,8 +34,20 @@ class PricedBlock:
     forward: Ops
     backward: Ops
 
+    @cached_property
+    def split(self) -> tuple[Ops, Ops]:
+        """The backward in two parts, input gradients and weight gradients."""
+        inputs, weights = split_backward(tuple(priced.op for priced in self.backward))
+        later = [priced for priced in self.backward if priced.op.held_bytes is not None]
+        at_once = [priced for priced in self.backward if priced.op.held_bytes is None]
+        return _as(inputs, at_once), _as(weights, later)
+
 
 Blocks = dict[Name, PricedBlock]
+
+
+def _as(ops: tuple[Op, ...], priced: list[PricedOp]) -> Ops:
+    return tuple(replace(price, op=op) for op, price in zip(ops, priced, strict=True))
 
 
 def price_blocks(plan: Plan) -> Blocks:

@@ -87,7 +87,7 @@ def step_times(plan: Plan, blocks: Blocks, keep: Keep | None = None) -> StepTime
 
     for (kind, where), row in graph.rows.items():
         match kind, where:
-            case "F" | "BW", int():
+            case "F" | "BW" | "B" | "W", int():
                 chunk = chunks.single(kind, where)
                 put(row, *_with_sends(plan, chunk, [_outgoing(kind, where, sends)]))
             case "OV", (int(forward), int(backward)):
@@ -97,7 +97,8 @@ def step_times(plan: Plan, blocks: Blocks, keep: Keep | None = None) -> StepTime
             case "reduce", int():
                 seconds = gradient_reduction_time(plan, plan.params[where])
                 if plan.strategy.overlap_grad_reduce:
-                    seconds = _behind(seconds, chunks.single("BW", where).seconds, plan.stages[where])
+                    last = "W" if ("W", where) in graph.rows else "BW"
+                    seconds = _behind(seconds, chunks.single(last, where).seconds, plan.stages[where])
                 exchange(row, seconds, "dp")
             case "gather", int():
                 seconds = parameter_gather_time(plan, plan.params[where])
@@ -135,7 +136,9 @@ class _Chunks:
         chunk: list[PricedBlock] = chunk_blocks(self._plan, self._plan.stages[stage], self._blocks)
         if kind == "F":
             return [block.forward for block in chunk]
-        return [block.backward for block in reversed(chunk)]
+        if kind == "BW":
+            return [block.backward for block in reversed(chunk)]
+        return [block.split[kind == "W"] for block in reversed(chunk)]
 
     def _time(self, key: object, pieces: Callable[[], tuple[Piece, ...]], share: Numeric) -> ChunkTime:
         if key not in self._known:
@@ -157,7 +160,9 @@ def _behind(seconds: Numeric, chunk: Numeric, stage: Stage) -> Numeric:
 
 
 def _outgoing(kind: str, stage: int, sends: list[Numeric]) -> Numeric | None:
-    """The send that follows a chunk: activations to the next stage, gradients to the one before."""
+    """The send that follows a chunk: activations to the next stage, gradients to the one before, none behind a W."""
+    if kind == "W":
+        return None
     boundary = stage if kind == "F" else stage - 1
     return sends[boundary] if 0 <= boundary < len(sends) else None
 
@@ -213,7 +218,7 @@ def parameter_gather_time(plan: Plan, params: RankParams) -> Numeric:
 def _over(plan: Plan, params: RankParams, value_bytes: float, collective: str, axes: tuple[str, str]) -> Numeric:
     machine, mesh = plan.machine, plan.mesh
     times = (
-        collective_time(collective, value_bytes * count, machine.group(mesh, axis), machine.links)
+        collective_time(collective, value_bytes * count, plan.copies_of(machine.group(mesh, axis)), machine.links)
         for count, axis in zip((params.dense, params.routed), axes, strict=True)
     )
     return sum(times, 0.0)

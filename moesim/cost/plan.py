@@ -9,7 +9,7 @@ from moesim.base.numeric import Numeric
 from moesim.cost.machine import Group, Machine
 from moesim.cost.transports import Transport, transports
 from moesim.timeline.schedule import Schedule
-from moesim.timeline.schedules import schedules
+from moesim.timeline.schedules import find_schedule
 from moesim.workload.experts import expert_leg
 from moesim.workload.mesh import Mesh
 from moesim.workload.model import Model
@@ -102,8 +102,8 @@ class Plan:
 
     @property
     def schedule(self) -> Schedule:
-        """Pipeline schedule, by its name."""
-        return schedules.get(self.strategy.schedule)
+        """Pipeline schedule, by its name or its file."""
+        return find_schedule(self.strategy.schedule)
 
     @property
     def recompute(self) -> tuple[RecomputePolicy, ...]:
@@ -131,7 +131,12 @@ class Plan:
     @cached_property
     def replicas(self) -> Replicas:
         """Ranks over which dense and routed state is split."""
-        return Replicas(self.mesh.size("dense-shard"), self.mesh.size("routed-shard"))
+        copies = self.schedule.pipelines
+        return Replicas(copies * self.mesh.size("dense-shard"), copies * self.mesh.size("routed-shard"))
+
+    def copies_of(self, group: Group) -> Group:
+        """The replicas of a group on all pipelines that run through the ranks; the others sit on other nodes."""
+        return Group(self.schedule.pipelines * group.size, group.per_node)
 
     @property
     def state_types(self) -> StateTypes:

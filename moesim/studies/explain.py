@@ -82,7 +82,7 @@ def _rows(plan: Plan, blocks: Blocks, rank: int) -> list[OpRow]:
     for stage, owner in zip(plan.stages, owners, strict=True):
         if owner == rank:
             for block in chunk_blocks(plan, stage, blocks):
-                uses[id(block)] = uses.get(id(block), 0) + plan.num_micro_batches
+                uses[id(block)] = uses.get(id(block), 0) + plan.num_micro_batches // plan.schedule.pipelines
     rows: list[OpRow] = []
     for name, block in blocks.items():
         for word, ops in (("fwd", block.forward), ("bwd", block.backward)):

@@ -153,6 +153,9 @@ class Op:
         It may start one block early: it waits for the end of the block before the last one.
     detached
         Nothing waits for it inside the chunk; the chunk ends after it.
+    held_bytes
+        Of what makes a weight gradient, which a split backward may put off: bytes that wait for it. None for what the
+        input gradient needs. [B]
     """
 
     name: str
@@ -166,6 +169,7 @@ class Op:
     beside: bool = False
     prefetch: bool = False
     detached: bool = False
+    held_bytes: Numeric | None = None
 
 
 @dataclass(frozen=True)
