@@ -14,7 +14,8 @@ import numpy as np
 
 from moesim.base.numeric import Boolean, Numeric
 from moesim.spec.software import SoftwareSpec
-from moesim.timeline.schedules import find_schedule
+from moesim.timeline.schedule import Schedule
+from moesim.timeline.schedules import FILE_SUFFIX, find_schedule, schedules
 from moesim.workload.mesh import Mesh
 from moesim.workload.model import Model, Moe
 from moesim.workload.precision import recipes
@@ -47,6 +48,12 @@ class Candidate:
         return self.global_batch / (self.mesh.dp * self.strategy.micro_batch)
 
     @property
+    def schedule(self) -> Schedule | None:
+        """The pipeline schedule; None where there is none of that name."""
+        name = self.strategy.schedule
+        return find_schedule(name) if name in schedules or name.endswith(FILE_SUFFIX) else None
+
+    @property
     def moe(self) -> Moe | None:
         """The routed experts of the model."""
         return self.model.moe
@@ -69,6 +76,7 @@ class Candidate:
             "edp": _whole(self.mesh.edp),
             "recompute_full": any(parse(name)[0] == "full" for name in recompute),
             "recompute_moe": "moe" in recompute,
+            "schedule_file": self.strategy.schedule.endswith(FILE_SUFFIX),
         }
 
 
@@ -300,7 +308,7 @@ RULES = (
     Rule(
         "overlap-ep-pairs",
         ("overlap_ep", "schedule"),
-        lambda c: not c.strategy.overlap_ep or find_schedule(c.strategy.schedule).pairs,
+        lambda c: not c.strategy.overlap_ep or c.schedule is None or c.schedule.pairs,
         lambda c: (
             f"schedule {c.strategy.schedule} has no pairs of a forward and a backward that overlap_ep could merge"
         ),
@@ -310,7 +318,7 @@ RULES = (
         "copies-of-parameters",
         ("dp_sharding", "schedule"),
         lambda c: (
-            find_schedule(c.strategy.schedule).pipelines == 1 or not SHARDINGS[c.strategy.dp_sharding].per_micro_batch
+            c.schedule is None or c.schedule.pipelines == 1 or not SHARDINGS[c.strategy.dp_sharding].per_micro_batch
         ),
         lambda c: (
             f"schedule {c.strategy.schedule} keeps two copies of the parameters; summing their gradients after every "

@@ -11,6 +11,7 @@ from typer.exceptions import TyperException
 
 import moesim.cli.estimate as estimate
 import moesim.cli.explain as explain
+import moesim.cli.schedule as schedule
 import moesim.cli.specs as specs
 from moesim.base.errors import SpecError
 
@@ -24,6 +25,7 @@ app = typer.Typer(
 )
 app.command("estimate", help=estimate.HELP)(estimate.command)
 app.command("explain", help=explain.HELP)(explain.command)
+app.command("schedule", help=schedule.HELP)(schedule.command)
 app.command("specs", help=specs.HELP)(specs.command)
 
 

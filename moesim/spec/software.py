@@ -36,6 +36,7 @@ RULE_NAMES = frozenset(STRATEGY_FIELDS) - {"recompute", "layout"} | {
     "edp",
     "recompute_full",
     "recompute_moe",
+    "schedule_file",
 }
 """Names that rules and defaults may use: strategy fields, the model's sizes, and what follows from them."""
 

@@ -26,7 +26,7 @@ def dual_program(
 
     References
     ----------
-    DeepSeek's DualPipe, dualpipe.py and dualpipev.py: steps 1 to 8
+    dualpipe, ``dualpipe.py`` and ``dualpipev.py``: steps 1 to 8
     """
     near, far = flows
     left = length - place - 1

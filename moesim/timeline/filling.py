@@ -9,7 +9,7 @@ from typing import NamedTuple
 from moesim.base.errors import Violation
 from moesim.timeline.schedule import Op, Program, Schedule, Slot, needs_chunks, needs_ranks, v_shape
 
-SOURCE = "qi2024, section 3"
+SOURCE = "qi2024-memory"
 PERIOD = 6
 """Slots of a rank that one micro-batch takes: F, B and W of two chunks."""
 
@@ -31,6 +31,10 @@ class ControllableMemory(Schedule):
     The paper leaves open where weight gradients go. Here a rank runs one whenever the next slot of its order cannot
     start, or would keep more than the schedule's most: with equal parts the steps are 0 to 8 % longer than those of the
     authors' generator, the peaks are the same. The order is found with F = B = W = 1 and holds for other durations.
+
+    References
+    ----------
+    qi2024-memory, section 3
     """
 
     chunks = 2

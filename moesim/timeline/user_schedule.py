@@ -6,7 +6,7 @@ Messages are not listed: they follow from the slots.
 
 References
 ----------
-PyTorch, torch/distributed/pipelining/schedules.py: ``_Action.from_str``, ``_PipelineScheduleRuntime._load_csv``
+pytorch-pipelining: ``_Action.from_str``, ``_PipelineScheduleRuntime._load_csv``
 """
 
 from __future__ import annotations

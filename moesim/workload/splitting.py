@@ -14,7 +14,7 @@ def split_backward(ops: tuple[Op, ...]) -> tuple[tuple[Op, ...], tuple[Op, ...]]
 
     References
     ----------
-    qi2023, section 2
+    qi2024, section 2
     """
     stands_for: dict[str, tuple[str, ...]] = {}
     before: tuple[str, ...] = ()

@@ -9,7 +9,7 @@ from moesim.timeline.dual import dual_program
 from moesim.timeline.schedule import Program, Schedule, needs_chunks
 from moesim.timeline.schedules import schedules
 
-SOURCE = "deepseek-v3, section 3.2.1; DualPipe, dualpipe.py"
+SOURCE = "deepseek-v3-report"
 
 
 class DualPipe(Schedule):
@@ -22,6 +22,10 @@ class DualPipe(Schedule):
     -----
     The pairs of the steady state are independent as they are, so extra warm-up would change nothing. The first pair of
     the two middle ranks is never merged.
+
+    References
+    ----------
+    deepseek-v3-report, section 3.2.1; dualpipe, ``dualpipe.py``
     """
 
     pipelines = 2

@@ -9,7 +9,7 @@ from moesim.timeline.dual import dual_program
 from moesim.timeline.schedule import Program, Schedule, needs_chunks, needs_ranks, v_shape
 from moesim.timeline.schedules import schedules
 
-SOURCE = "DualPipe, dualpipev.py; PyTorch ScheduleDualPipeV"
+SOURCE = "dualpipe"
 
 
 class DualPipeV(Schedule):
@@ -21,6 +21,10 @@ class DualPipeV(Schedule):
     -----
     The pairs of the steady state are independent as they are, so extra warm-up would change nothing. The first pair of
     the last rank is never merged.
+
+    References
+    ----------
+    dualpipe, ``dualpipev.py``; pytorch-pipelining, ``ScheduleDualPipeV``
     """
 
     chunks = 2

@@ -9,7 +9,7 @@ from moesim.timeline.schedule import Op, Program, Schedule, Slot, needs_chunks, 
 from moesim.timeline.schedules import schedules
 from moesim.timeline.squeeze import FORWARD, SECOND_HALF, Squeeze
 
-SOURCE = "qi2024, section 3; OLMo-core 1F1B-V"
+SOURCE = "qi2024-memory"
 
 
 class OneForwardOneBackwardV(Schedule):
@@ -22,6 +22,10 @@ class OneForwardOneBackwardV(Schedule):
     -----
     The order is found with F = 1 and BW = 2; it holds for other durations too. Extra warm-up is OLMo-core's pull-ahead:
     chunks that a rank may keep above the peak of the building block, in order to run forwards earlier.
+
+    References
+    ----------
+    qi2024-memory, section 3 (building blocks); olmo-core, its 1F1B-V schedule (this block and its squeezing)
     """
 
     chunks = 2

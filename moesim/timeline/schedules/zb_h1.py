@@ -9,7 +9,7 @@ from moesim.timeline.schedule import Program, Schedule, needs_chunks
 from moesim.timeline.schedules import schedules
 from moesim.timeline.zero_bubble import one_chunk_program
 
-SOURCE = "qi2023, section 3.1"
+SOURCE = "qi2024"
 
 
 class ZeroBubbleH1(Schedule):
@@ -17,6 +17,10 @@ class ZeroBubbleH1(Schedule):
 
     A rank idles (p - 1)(F + B - W) where B >= W, a third of 1F1B with equal parts. Every rank keeps p micro-batches, as
     many as the first one of 1F1B.
+
+    References
+    ----------
+    qi2024, section 2 (ZB-H1)
     """
 
     splits = True

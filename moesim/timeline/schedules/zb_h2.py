@@ -9,7 +9,7 @@ from moesim.timeline.schedule import Program, Schedule, needs_chunks
 from moesim.timeline.schedules import schedules
 from moesim.timeline.zero_bubble import one_chunk_program
 
-SOURCE = "qi2023, section 3.2"
+SOURCE = "qi2024"
 
 
 class ZeroBubbleH2(Schedule):
@@ -23,6 +23,10 @@ class ZeroBubbleH2(Schedule):
     The paper draws the order and does not write it down; this one is derived from what it says of warm-up and memory.
     Its zero bubble needs an optimizer step that is as skewed as the pipeline: the global checks (gradient norm,
     overflow) are validated after the step and rolled back where they fail. A step that ends together idles p - 1 slots.
+
+    References
+    ----------
+    qi2024, sections 2 (ZB-H2) and 4
     """
 
     splits = True

@@ -9,7 +9,7 @@ from moesim.timeline.schedule import Op, Program, Schedule, Slot, needs_chunks, 
 from moesim.timeline.schedules import schedules
 from moesim.timeline.zero_bubble import Counting
 
-SOURCE = "qi2024, section 3; PyTorch ScheduleZBVZeroBubble"
+SOURCE = "qi2024-memory"
 
 
 class ZeroBubbleV(Schedule):
@@ -21,6 +21,10 @@ class ZeroBubbleV(Schedule):
     Notes
     -----
     Programs are those of max(m, 2p - 1) micro-batches without the ones beyond m.
+
+    References
+    ----------
+    qi2024-memory, section 3; pytorch-pipelining, ``ScheduleZBVZeroBubble``
     """
 
     chunks = 2
