@@ -37,6 +37,7 @@ RULE_NAMES = frozenset(STRATEGY_FIELDS) - {"recompute", "layout"} | {
     "recompute_full",
     "recompute_moe",
     "schedule_file",
+    "schedule_added",
 }
 """Names that rules and defaults may use: strategy fields, the model's sizes, and what follows from them."""
 

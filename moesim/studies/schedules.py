@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-
 from moesim.base.errors import Collector, SpecError, Violation
 from moesim.cost.blocks import price_blocks
 from moesim.cost.memory import RankMemory, rank_memory
@@ -93,7 +92,7 @@ def wanted(text: str) -> list[Wanted]:
             find_schedule(name)
         except SpecError as error:
             problems.extend(replace(issue, where=issue.where or OPTION) for issue in error.issues)
-    if not found:
+    if not found and not problems.issues:
         problems.add(OPTION, "", "names no schedule", "write for example --schedule 1f1b,zb-v")
     problems.raise_if_any()
     return found

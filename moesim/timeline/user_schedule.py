@@ -141,6 +141,8 @@ def _misplaced(path: str, ranks: list[list[Placed]], problems: Collector) -> Non
         if line != placed.line:
             what = f"cell {placed.cell} runs stage {placed.slot.stage}, which is on the rank of line {line}"
             problems.add(f"{path}:{placed.line}", "", what, "one rank for each stage")
+    if problems.issues:
+        return
     chunks = Counter(owner.values())
     stages = 1 + max(owner)
     if gaps := sorted(set(range(stages)) - set(owner)):

@@ -31,14 +31,14 @@ EDITS = [
         "schedule: interleaved-1f1b",
         "schedule: interleaved",
         [
-            "s.yaml:14: strategy.schedule: no pipeline schedule 'interleaved' [known-schedule]; did you mean 'interleaved-1f1b'? (known: 1f1b, gpipe, "
+            "s.yaml:14: strategy.schedule: no pipeline schedule 'interleaved' [known-schedule]; did you mean 'interleaved-1f1b'? (known: 1f1b, 1f1b-v, "
         ],
     ),
     (
         "schedule: interleaved-1f1b",
-        "schedule: dualpipe",
+        "schedule: zbv",
         [
-            "s.yaml:14: strategy.schedule: no pipeline schedule 'dualpipe' [known-schedule]; did you mean 'gpipe'? (known: 1f1b, gpipe, interleaved-1f1b, none)"
+            "s.yaml:14: strategy.schedule: no pipeline schedule 'zbv' [known-schedule]; did you mean 'zb-v'? (known: 1f1b, "
         ],
     ),
     (
