@@ -77,7 +77,6 @@ class Candidate:
             "recompute_full": any(parse(name)[0] == "full" for name in recompute),
             "recompute_moe": "moe" in recompute,
             "schedule_file": self.strategy.schedule.endswith(FILE_SUFFIX),
-            "schedule_added": self.schedule is not None and not type(self.schedule).__module__.startswith("moesim."),
         }
 
 

@@ -37,7 +37,6 @@ RULE_NAMES = frozenset(STRATEGY_FIELDS) - {"recompute", "layout"} | {
     "recompute_full",
     "recompute_moe",
     "schedule_file",
-    "schedule_added",
 }
 """Names that rules and defaults may use: strategy fields, the model's sizes, and what follows from them."""
 
@@ -232,7 +231,10 @@ class Rule(SpecModel):
 
 
 class Profile(SpecModel):
-    """What a release or a set of recipes does otherwise; each part writes only what differs from its base."""
+    """What a release or a set of recipes does otherwise; each part writes only what differs from its base.
+
+    ``without_rules``: rules of its base that it does not have, by name.
+    """
 
     date: str
     base: str | None = None
@@ -247,6 +249,7 @@ class Profile(SpecModel):
     runtime: dict[str, Any] = Field(default_factory=dict)
     constants: dict[str, Any] = Field(default_factory=dict)
     defaults: dict[str, Any] = Field(default_factory=dict)
+    without_rules: tuple[str, ...] = ()
 
 
 class SoftwareSpec(NamedSpec):

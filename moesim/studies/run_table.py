@@ -27,8 +27,6 @@ from moesim.spec.lookup import hardware_for, software_for
 Row = Mapping[str, str]
 
 NOT_MODELLED = {
-    "schedule": {"zb-1p": "zero-bubble schedules", "zb-2p": "zero-bubble schedules", "zb-v": "zero-bubble schedules"}
-    | {"dualpipe": "bidirectional schedules"},
     "task": {"lora": "LoRA", "qlora": "LoRA"},
     "offload": {"optimizer": "optimizer offload", "activation": "activation offload"},
 }
@@ -43,6 +41,8 @@ NAMES = {
     "optimizer_state_dtype": "optimizer_state_dtype",
     "routing": "routing",
 }
+SCHEDULES = {"zb-1p": "zb-h1", "zb-2p": "zb-h2"}
+"""Schedules that tables call by the memory they take."""
 FLAGS = ("sequence_parallel", "overlap_grad_reduce", "overlap_param_gather", "overlap_tp", "overlap_ep", "overlap_p2p")
 OPEN_PRECISIONS = ("", "fp8")
 """Precisions that a table leaves open: not printed, and FP8 of unknown kind."""
@@ -144,7 +144,7 @@ def _scenario(row: Row) -> tuple[dict[str, Any], list[str]]:
     strategy |= {name: row[column] for column, name in NAMES.items() if row.get(column)}
     strategy |= {name: row[name] == "1" for name in FLAGS if row.get(name)}
     if row.get("schedule"):
-        strategy["schedule"] = row["schedule"]
+        strategy["schedule"] = SCHEDULES.get(row["schedule"], row["schedule"])
     if row.get("recompute"):
         strategy["recompute"] = [part for part in row["recompute"].split(";") if part != "none"]
     precision = row.get("precision", "")

@@ -10,7 +10,6 @@ MEGATRON = library.get("software", "megatron-core")
 GOOD: dict[str, Any] = {
     "schedule": "interleaved-1f1b",
     "schedule_file": False,
-    "schedule_added": False,
     "num_heads": 64,
     "num_kv_heads": 4,
     "num_experts": 128,
