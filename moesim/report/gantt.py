@@ -29,6 +29,9 @@ PALEST = 0.55
 LETTERS = 1 / 55
 """Width of a task, as a share of the picture, from which it carries the number of its micro-batch."""
 
+EDGE, EDGES = 0.25, 0.2
+"""Width of the line around a task, and how wide tasks are, in those that carry a number, before they get one. [pt, -]"""
+
 
 @dataclass(frozen=True)
 class Panel:
@@ -97,9 +100,10 @@ def _draw(axis: Axes, panel: Panel, letters: float, scale: float) -> None:
                 place = ((start + end) / 2 * scale, rank - 0.4 + 0.8 * (top + bottom) / 2)
                 size = 6.5 if bottom - top == 1 else 4.5
                 axis.text(*place, str(number), ha="center", va="center", fontsize=size, color="#101010")
+    edge = EDGE if (run.end - run.start).mean() > letters * EDGES else 0.0
     for (colour, rank, top, bottom), spans in bars.items():
         place = (rank - 0.4 + 0.8 * top, 0.8 * (bottom - top))
-        axis.broken_barh(spans, place, facecolors=colour, edgecolor="white", linewidth=0.25)
+        axis.broken_barh(spans, place, facecolors=colour, edgecolor="white", linewidth=edge)
     axis.set_ylim(step.num_ranks - 0.4, -0.6)
     axis.set_yticks(range(step.num_ranks), [f"rank {rank}" for rank in range(step.num_ranks)], fontsize=7)
     axis.set_title(panel.title, fontsize=9, loc="left")
