@@ -19,7 +19,7 @@ from moesim.timeline.schedules import FILE_SUFFIX, find_schedule, schedules
 from moesim.workload.mesh import Mesh
 from moesim.workload.model import Model, Moe
 from moesim.workload.precision import recipes
-from moesim.workload.recompute import parse
+from moesim.workload.recompute import whole_layers
 from moesim.workload.sharding import SHARDINGS
 from moesim.workload.strategy import COUNTS, Strategy
 
@@ -74,7 +74,7 @@ class Candidate:
             "num_micro_batches": _whole(self.num_micro_batches),
             "dp": _whole(self.mesh.dp),
             "edp": _whole(self.mesh.edp),
-            "recompute_full": any(parse(name)[0] == "full" for name in recompute),
+            "recompute_full": whole_layers(recompute),
             "recompute_moe": "moe" in recompute,
             "schedule_file": self.strategy.schedule.endswith(FILE_SUFFIX),
         }
@@ -298,12 +298,14 @@ RULES = (
     Rule(
         "overlap-ep-recompute",
         ("recompute",),
-        lambda c: not (c.strategy.overlap_ep and {"full", "moe"} & {parse(name)[0] for name in c.strategy.recompute}),
+        lambda c: (
+            not c.strategy.overlap_ep or not (whole_layers(c.strategy.recompute) or "moe" in c.strategy.recompute)
+        ),
         lambda c: (
             "overlap_ep interleaves forward and backward layer by layer; recomputing a whole layer or its experts "
             "inside it is not modelled"
         ),
-        lambda c: "recompute without full and moe, or overlap_ep: false",
+        lambda c: "recompute without whole layers and moe, or overlap_ep: false",
     ),
     Rule(
         "overlap-ep-pairs",
@@ -329,9 +331,9 @@ RULES = (
     Rule(
         "recompute-full-alone",
         ("recompute",),
-        lambda c: len(c.strategy.recompute) < 2 or "full" not in {parse(name)[0] for name in c.strategy.recompute},
-        lambda c: f"recompute 'full' already repeats the rest of {', '.join(c.strategy.recompute)}",
-        lambda c: "full alone, or modules without full",
+        lambda c: len(c.strategy.recompute) < 2 or not whole_layers(c.strategy.recompute),
+        lambda c: f"recompute of whole layers already repeats the rest of {', '.join(c.strategy.recompute)}",
+        lambda c: "full alone or sqrt alone, or modules without them",
     ),
     Rule(
         "param-gather-unsharded",

@@ -5,6 +5,7 @@ Phases: ``forward`` (all activations; ``loss`` where the logits come on top), ``
 below another phase's floor therefore shows none.
 """
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -80,7 +81,7 @@ def rank_memory(plan: Plan, blocks: Blocks) -> tuple[RankMemory, ...]:
     ranks = np.array(plan.schedule.stage_rank(strategy.pp, strategy.vpp))
     held_by = _held(plan.schedule, strategy.pp, plan.num_micro_batches, strategy.vpp, plan.extra_warmup)
     kept, later = _stage_bytes(plan, blocks, _kept), _stage_bytes(plan, blocks, _waiting)
-    workspace, unsharded = _workspace(blocks), _unsharded(plan, blocks)
+    workspace, unsharded = _workspace(plan, blocks), _unsharded(plan, blocks)
     axes = ("tp", "cp", "dp-cp", "ep", "etp", "edp", "pp")
     communicators = sum((plan.mesh.size(axis) > 1) * 1.0 for axis in axes)
     fixed = {
@@ -153,28 +154,31 @@ def _held(schedule: Schedule, *shape: int) -> tuple[tuple[IntArray, IntArray, In
     return tuple(kept_chunks(program) for program in schedule.order(*shape))
 
 
-def _stage_bytes(plan: Plan, blocks: Blocks, of_chunk: Callable[[list[PricedBlock]], T]) -> list[T]:
-    """What `of_chunk` says of each stage; alike ones are asked once."""
+def _stage_bytes(plan: Plan, blocks: Blocks, of_chunk: Callable[[list[PricedBlock], int], T]) -> list[T]:
+    """What `of_chunk` says of the blocks of each stage and of its inputs that are not kept; alike ones are asked once."""
     known: dict[object, T] = {}
     found = []
     for stage in plan.stages:
         key = composition(plan, stage)
         if key not in known:
-            known[key] = of_chunk(chunk_blocks(plan, stage, blocks))
+            repeated = plan.recomputed_layers(stage)
+            dropped = repeated - math.ceil(repeated / plan.segment(stage))
+            known[key] = of_chunk(chunk_blocks(plan, stage, blocks), dropped)
         found.append(known[key])
     return found
 
 
-def _waiting(chunk: list[PricedBlock]) -> Numeric:
+def _waiting(chunk: list[PricedBlock], _: int) -> Numeric:
     """Bytes that one micro-batch leaves for its weight gradients where the backward is split. [B]"""
     return sum((waiting_bytes(priced.block.backward) for priced in chunk), 0.0)
 
 
-def _kept(chunk: list[PricedBlock]) -> tuple[Numeric, Numeric]:
-    """Activation and logit bytes that one micro-batch leaves in a chunk. [B]"""
+def _kept(chunk: list[PricedBlock], dropped: int) -> tuple[Numeric, Numeric]:
+    """Activation and logit bytes that one micro-batch leaves in a chunk, without `dropped` inputs of layers. [B]"""
     tensors = [saved for priced in chunk for saved in priced.block.saved]
     logits = sum((saved.num_bytes for saved in tensors if saved.name in LOGITS), 0.0)
-    return sum((saved.num_bytes for saved in tensors), 0.0) - logits, logits
+    inputs = [saved_bytes(priced.block) for priced in chunk if priced.block.recompute]
+    return sum((saved.num_bytes for saved in tensors), 0.0) - logits - sum(inputs[:dropped], 0.0), logits
 
 
 def _at_peak(held: IntArray, kept: list[tuple[Numeric, Numeric]], shape: tuple[int, ...]) -> tuple[Numeric, Numeric]:
@@ -192,11 +196,13 @@ def _at_peak(held: IntArray, kept: list[tuple[Numeric, Numeric]], shape: tuple[i
     return at_peak[0], at_peak[1]
 
 
-def _workspace(blocks: Blocks) -> Numeric:
+def _workspace(plan: Plan, blocks: Blocks) -> Numeric:
     """Transient tensors of the layer whose backward runs. [B]
 
-    What its recomputation brings back, and two gradients of its largest tensor (one comes in, one goes out).
+    What its recomputation brings back, and two gradients of its largest tensor (one comes in, one goes out). A segment
+    of several layers comes back as a whole.
     """
+    layers = max(plan.segment(stage) for stage in plan.stages)
     largest: Numeric = 0.0
     for name, priced in blocks.items():
         if isinstance(name, str):
@@ -205,6 +211,8 @@ def _workspace(blocks: Blocks) -> Numeric:
         tensor: Numeric = 0.0
         for saved in priced.whole.saved:
             tensor = np.maximum(tensor, saved.num_bytes)
+        if name[1]:
+            again = layers * again + (layers - 1) * saved_bytes(priced.block)
         largest = np.maximum(largest, again + 2 * tensor)
     return largest
 

@@ -1,5 +1,6 @@
 """A plan: a strategy resolved against a model and a machine, ready to be priced."""
 
+import math
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -119,6 +120,11 @@ class Plan:
         """Layers of a stage, from its first, that the recompute policies apply to."""
         counts = [count for name in self.strategy.recompute if (count := parse(name)[1]) is not None]
         return min([stage.num_layers, *counts])
+
+    def segment(self, stage: Stage) -> int:
+        """Layers of a stage that one kept input stands for, ceil(sqrt(n)) of the n recomputed ones; else 1."""
+        segmented = any(policy.segments for policy in self.recompute)
+        return math.isqrt(max(self.recomputed_layers(stage) - 1, 0)) + 1 if segmented else 1
 
     @property
     def sharding(self) -> Sharding:
