@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import moesim
 from moesim.base.errors import SpecError
 from moesim.cost.blocks import price_blocks
 from moesim.cost.collectives import collective_time
@@ -199,3 +200,20 @@ def test_a_file_is_a_schedule_of_a_strategy(small, tmp_path):
         estimate(problem.with_changes({"global_batch": 128}))
     (broken,) = small.with_changes(changes | {"software": "megatron-core"}).check()
     assert broken.violation.rule == "megatron-core: schedules"
+
+
+def test_a_file_in_a_scenario_is_relative_to_its_folder(small_file, tmp_path):
+    text = small_file.read_text().replace(
+        "strategy: {tp: 2, pp: 4, ep: 8, ", "strategy: {pp: 2, ep: 8, schedule: slots.csv, "
+    )
+    text = text.replace("global_batch: 128", "global_batch: 64\nsoftware: torchtitan").replace(
+        "model: small-moe.yaml", f"model: {small_file.parent / 'small-moe.yaml'}"
+    )
+    (tmp_path / "s.yaml").write_text(text)
+    (tmp_path / "slots.csv").write_text("0F0,0F1,,,0B0,,0B1,\n,1F0,1B0,,1F1,1B1\n")
+    problem = moesim.load(tmp_path / "s.yaml")
+    assert problem.strategy.schedule == str(tmp_path / "slots.csv")
+    assert estimate(problem).timeline.graph.num_ranks == 2
+    (tmp_path / "slots.csv").write_text("0F0,0F1,,,0B0,,0B1,\n,1F0,1B0,,1F1\n")
+    with pytest.raises(SpecError, match=r"slots\.csv:2: the backward of stage 1, micro-batch 1 is missing; write 1B1"):
+        moesim.load(tmp_path / "s.yaml")
