@@ -14,6 +14,7 @@ from moesim.base.registry import Registry
 from moesim.cost.transports import transports
 from moesim.rules import RULES, Candidate
 from moesim.timeline.schedules import FILE_SUFFIX, find_schedule, schedules
+from moesim.workload.ops import SCOPES
 from moesim.workload.precision import recipes
 from moesim.workload.recompute import parse, policies
 from moesim.workload.sharding import SHARDINGS
@@ -27,7 +28,6 @@ CHOICES = {
     "main_param_dtype": ("fp32", "bf16"),
     "grad_dtype": tuple(DTYPE_BYTES),
     "optimizer_state_dtype": tuple(DTYPE_BYTES),
-    "cuda_graph": ("none",),
     "routing": ("balanced", "random", "natural", "capacity"),
 }
 """Values that are modelled, for the fields that have no registry."""
@@ -116,6 +116,10 @@ def _unknown_names(strategy: Strategy) -> Iterator[Broken]:
         for name in names:
             if name not in registry and not (registry is schedules and name.endswith(FILE_SUFFIX)):
                 yield _unknown(field, registry.kind, name, registry.names())
+    scopes = ["none", "full", *SCOPES]
+    for scope in strategy.cuda_graph.split("+"):
+        if scope not in scopes:
+            yield _unknown("cuda_graph", "cuda_graph", scope, scopes)
     for field, known in CHOICES.items():
         value = getattr(strategy, field)
         if value not in known:

@@ -243,6 +243,7 @@ def build_machine(specs: ScenarioSpecs) -> Machine:
         host=Host(
             software.host.kernel_launch.value + software.host.framework_per_kernel.value,
             software.host.device_sync.value,
+            software.host.graph_launch.value,
         ),
         runtime=build_runtime(software),
         memory=RuntimeMemory(

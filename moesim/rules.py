@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from moesim.base.numeric import Boolean, Numeric
+from moesim.cost.transports import transports
 from moesim.spec.software import SoftwareSpec
 from moesim.timeline.schedule import Schedule
 from moesim.timeline.schedules import FILE_SUFFIX, find_schedule, schedules
@@ -327,6 +328,40 @@ RULES = (
             f"micro-batch (dp_sharding {c.strategy.dp_sharding}) is not modelled"
         ),
         lambda c: "dp_sharding: ddp or zero1",
+    ),
+    Rule(
+        "cuda-graph-alone",
+        ("cuda_graph",),
+        lambda c: "+" not in c.strategy.cuda_graph or not {"none", "full"} & set(c.strategy.cuda_graph.split("+")),
+        lambda c: f"cuda_graph {c.strategy.cuda_graph}: 'none' and 'full' stand alone",
+        lambda c: "cuda_graph: none, full, or parts of a layer joined by +",
+    ),
+    Rule(
+        "cuda-graph-scopes",
+        ("cuda_graph",),
+        lambda c: (
+            not (
+                ({"moe", "moe-router"} & set(c.strategy.cuda_graph.split("+")) and c.moe is None)
+                or ("mlp" in c.strategy.cuda_graph.split("+") and all(layer.moe for layer in c.model.layers))
+            )
+        ),
+        lambda c: f"cuda_graph {c.strategy.cuda_graph} names a part that no layer of {c.model.name} has",
+        lambda c: "cuda_graph with parts of its layers: attn, " + ("moe-router, moe" if c.moe else "mlp"),
+    ),
+    Rule(
+        "cuda-graph-syncs",
+        ("cuda_graph", "transport"),
+        lambda c: (
+            c.moe is None
+            or not {"moe", "full"} & set(c.strategy.cuda_graph.split("+"))
+            or c.strategy.transport not in transports
+            or transports.get(c.strategy.transport).host_syncs == 0
+        ),
+        lambda c: f"a CUDA graph cannot hold the host's wait for row counts that transport {c.strategy.transport} has",
+        lambda c: (
+            "cuda_graph without moe and full, or transport in "
+            + ", ".join(entry.name for entry in transports.entries() if entry.item.host_syncs == 0)
+        ),
     ),
     Rule(
         "recompute-full-alone",

@@ -11,7 +11,7 @@ from moesim.workload.embedding import embedding_block, head_block, mtp_block
 from moesim.workload.gathering import sharded_block
 from moesim.workload.layers import joined, layer_block, recomputed
 from moesim.workload.model import Layer
-from moesim.workload.ops import Block, Op
+from moesim.workload.ops import Block, Op, Saved
 from moesim.workload.precision import recipes
 from moesim.workload.sharding import RankParams, embedding_params, head_params, layer_params, mtp_params
 from moesim.workload.splitting import split_backward
@@ -82,6 +82,10 @@ def _layer(plan: Plan, layer: Layer, repeated: bool, in_bf16: bool) -> PricedBlo
     runtime = plan.machine.runtime
     launched = runtime.launches_per_moe_layer if layer.moe else runtime.launches_per_dense_layer
     block, params = layer_block(layer, plan.model.hidden, setting), layer_params(layer, plan.model.hidden, plan.mesh)
+    captured = sorted({op.scope for op in block.forward if op.scope in plan.strategy.cuda_graph.split("+")})
+    row = 2 * setting.local_tokens * plan.model.hidden
+    static = tuple(Saved(f"graph-input-{scope}", row) for scope in captured)  # inputs stay at their address
+    block = replace(block, saved=block.saved + static)
     return _priced(plan, block, params, repeated, launched)
 
 
@@ -108,7 +112,12 @@ def _priced(
 def _prices(ops: tuple[Op, ...], plan: Plan, scale: Numeric) -> Ops:
     mesh, machine = plan.mesh, plan.machine
     return tuple(
-        PricedOp(op, op_time(op, mesh, machine, plan.transport), scale * launch_time(op, mesh, machine)) for op in ops
+        PricedOp(
+            op,
+            op_time(op, mesh, machine, plan.transport),
+            scale * launch_time(op, mesh, machine, plan.captures(op.scope)),
+        )
+        for op in ops
     )
 
 

@@ -93,10 +93,11 @@ class Links:
 
 @dataclass(frozen=True)
 class Host:
-    """The CPU thread that launches kernels. [s]"""
+    """The CPU thread that launches kernels; ``graph``: for each kernel of a replayed CUDA graph. [s]"""
 
     launch: Numeric
     sync: Numeric
+    graph: Numeric
 
 
 @dataclass(frozen=True)

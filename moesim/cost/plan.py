@@ -121,6 +121,11 @@ class Plan:
         counts = [count for name in self.strategy.recompute if (count := parse(name)[1]) is not None]
         return min([stage.num_layers, *counts])
 
+    def captures(self, scope: str) -> bool:
+        """Whether operations of a scope are replayed from a CUDA graph; ``full`` captures the ends of the model too."""
+        chosen = self.strategy.cuda_graph.split("+")
+        return "full" in chosen or scope in chosen
+
     def segment(self, stage: Stage) -> int:
         """Layers of a stage that one kept input stands for, ceil(sqrt(n)) of the n recomputed ones; else 1."""
         segmented = any(policy.segments for policy in self.recompute)

@@ -11,6 +11,10 @@ from moesim.base.numeric import Numeric
 CATEGORIES = ("gemm", "grouped_gemm", "attention", "memory_bound", "ep", "tp", "cp", "pp", "dp", "optimizer")
 """Breakdown categories that operations carry (``host``, ``bubble`` and ``other`` come from the timeline)."""
 
+SCOPES = ("attn", "mlp", "moe-router", "moe")
+"""Parts of a layer that a CUDA graph may capture: attention, dense feed-forward, router with shared experts that run
+before the exchange, and the rest of the experts with their exchange (Megatron-Core ``--cuda-graph-scope``)."""
+
 
 @dataclass(frozen=True)
 class Gemm:
@@ -153,6 +157,8 @@ class Op:
         It may start one block early: it waits for the end of the block before the last one.
     detached
         Nothing waits for it inside the chunk; the chunk ends after it.
+    scope
+        Part of a layer that a CUDA graph may capture (see :data:`SCOPES`); empty at the ends of the model.
     held_bytes
         Of what makes a weight gradient, which a split backward may put off: bytes that wait for it. None for what the
         input gradient needs. [B]
@@ -169,6 +175,7 @@ class Op:
     beside: bool = False
     prefetch: bool = False
     detached: bool = False
+    scope: str = ""
     held_bytes: Numeric | None = None
 
 

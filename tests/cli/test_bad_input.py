@@ -112,8 +112,8 @@ EDITS = [
     ),
     (
         "  cp: 1",
-        "  cp: 1\n  cuda_graph: full",
-        ["s.yaml:19: strategy.cuda_graph: no cuda_graph 'full' [known-cuda_graph]; known: none"],
+        "  cp: 1\n  cuda_graph: whole",
+        ["s.yaml:19: strategy.cuda_graph: no cuda_graph 'whole' [known-cuda_graph]; known: attn, full, mlp, moe, "],
     ),
     (
         "  cp: 1",
