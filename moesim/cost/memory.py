@@ -155,7 +155,7 @@ def _held(schedule: Schedule, *shape: int) -> tuple[tuple[IntArray, IntArray, In
 
 
 def _stage_bytes(plan: Plan, blocks: Blocks, of_chunk: Callable[[list[PricedBlock], int], T]) -> list[T]:
-    """What `of_chunk` says of the blocks of each stage and of its inputs that are not kept; alike ones are asked once."""
+    """What `of_chunk` says of the blocks of each stage and its inputs that are not kept; alike ones are asked once."""
     known: dict[object, T] = {}
     found = []
     for stage in plan.stages:

@@ -30,7 +30,7 @@ LETTERS = 1 / 55
 """Width of a task, as a share of the picture, from which it carries the number of its micro-batch."""
 
 EDGE, EDGES = 0.25, 0.2
-"""Width of the line around a task, and how wide tasks are, in those that carry a number, before they get one. [pt, -]"""
+"""Width of the line around a task, and how wide tasks are, in those that carry a number, before they have one."""
 
 
 @dataclass(frozen=True)

@@ -101,8 +101,8 @@ def wanted(text: str) -> list[Wanted]:
 def compare(problem: Problem, schedules: Sequence[Wanted]) -> list[Comparison]:
     """The problem under each schedule, all else as it is.
 
-    Chunks a rank follow the schedule: its own number, else the given one, else the scenario's, else 2. A layout that does not
-    fit the stages gives way to the one of the software, then to one that always fits.
+    Chunks a rank: as given, else the schedule's own number, else the scenario's, else 2. A layout that does not fit the
+    stages gives way to the one of the software, then to one that always fits.
     """
     return [_compared(problem, one) for one in schedules]
 
@@ -176,7 +176,7 @@ def skewed_step(step: StepGraph, result: Run) -> float:
     """Longest time of a rank from its first forward, with the gathering before it, to its last task. [s]
 
     Steps that are shifted by it meet on no rank, so it is the time of a step whose optimizer waits for no other rank:
-    what the zero-bubble schedules reach by validating the global checks of the optimizer afterwards (qi2024, section 4).
+    what zero-bubble schedules reach by validating the global checks of the optimizer afterwards (qi2024, section 4).
     """
     spans = []
     for rank in range(step.num_ranks):
