@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 SCENARIO ?= scenarios/qwen3-235b-h100x256.yaml
 
-.PHONY: setup run test lint notebooks bench clean
+.PHONY: setup run test lint notebooks accuracy bench clean
 
 setup: $(VENV)/.stamp-dev
 
@@ -34,6 +34,16 @@ lint: $(VENV)/.stamp-dev
 notebooks: $(VENV)/.stamp-dev
 	@set -e; for f in $(wildcard notebooks/*.py); do $(BIN)/jupytext --quiet --to ipynb $$f; done; \
 	if ls notebooks/*.ipynb >/dev/null 2>&1; then $(BIN)/python -m pytest -o addopts= --nbmake --overwrite notebooks/*.ipynb; fi
+
+# Tables of docs/accuracy.md again. COLLECTIVES and RUNS are measured tables from elsewhere; without one, its page stays.
+accuracy: $(VENV)/.stamp-measurements
+	$(BIN)/python docs/make_accuracy_kernels.py
+	$(if $(COLLECTIVES),$(BIN)/python docs/make_accuracy_collectives.py $(COLLECTIVES))
+	$(BIN)/python docs/make_accuracy.py $(RUNS)
+
+$(VENV)/.stamp-measurements: pyproject.toml | $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[dev,measurements]"
+	touch $(VENV)/.stamp $(VENV)/.stamp-dev $@
 
 bench: $(VENV)/.stamp-dev
 	@set -e; for f in $(wildcard benchmarks/*.py); do $(BIN)/python $$f; done

@@ -1,6 +1,8 @@
 """Fill the tables of docs/accuracy.md: ``python docs/make_accuracy.py RUNS.csv``.
 
 RUNS.csv is a run table as in docs/run_table.md. It is not part of the project; without it, its tables stay as they are.
+The tables of kernels and collectives are those of docs/accuracy_kernels.md and docs/accuracy_collectives.md, which have
+scripts of their own; ``make accuracy`` runs all three.
 Each table stands between ``<!-- NAME -->`` and ``<!-- end -->``; the text around is written by hand.
 """
 
@@ -17,6 +19,8 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from accuracy_causes import CAUSES, MEMORY_CAUSES
+from accuracy_stamp import stamp
 from refresh import signed, table
 
 import moesim
@@ -30,42 +34,6 @@ VERDICTS = ROOT / "tests" / "published" / "oom_verdicts.csv"
 GIB = 2**30
 FACTOR = 1.4
 """A miss: predicted over measured, or the other way round."""
-
-HOST = (
-    "Host. {} of host time a routed layer, forward and backward, in place of the 9 ms of 264 launches at 33 us: Python "
-    "between the launches costs about twice what is assumed. 60 us a launch would do."
-)
-EXCHANGE = (
-    "Network of DeepSpeed in 2021. The time beyond the GEMMs does not shrink with the micro-batch, {}: what three passes "
-    "over the FP16 weights take at the rate of one 200 Gb/s NIC a node, {}. Here they use all eight, behind the GEMMs."
-)
-ATTENTION = (
-    "Attention of PyTorch at that time. The runs of this table with long sequences ask for 0.21 to 0.30 of the peak, "
-    "the constant (newer kernels) is 0.5."
-)
-CAUSES = {
-    "mbsk-": HOST.format("16 ms") + " The load of the router on mock data is in it too.",
-    "mb26.04.01-023": HOST.format("19 ms"),
-    "sc21-01[123]": EXCHANGE.format("36 to 55 s", "42 s"),
-    "sc21-01[456]": EXCHANGE.format("111 to 150 s", "127 s"),
-    "tt-009": ATTENTION,
-    "tt-001": ATTENTION + " The rest perhaps pointwise kernels without compilation, and the clock at 500 W (assumed).",
-    "tt-00[2356]": ATTENTION + " The rest perhaps the clock at 500 W (assumed).",
-    "tt-053": "Unknown. The rate is the same with 4 and 8 FSDP ranks and with 16 and 32 sequences, so it is neither the "
-    "network nor the host. Eager DTensor copies what it gathers along the sequence, which is not priced.",
-    "zoo-003": "FSDP, an error of the model: the gather for the next layer waits for the gradient reduction of this one, so "
-    "that nothing hides in the backward. In the order of a real run the estimate is 24 s.",
-    "zoo-004": "Partly unknown. Main branch of Megatron in 2025, one layer a chunk; with 60 us a launch, as the Moonlight "
-    "runs ask for, it comes out 19 % too slow. On the last rank the LM head binds.",
-    "mpt-061": "Unknown. Of this framework, the smallest models with the shortest sequences miss most, on A100 too: "
-    "unfused pointwise kernels are a candidate.",
-    "olmo-8l0[34]": "Another MoE block and optimizer than the one that is priced, as the report says.",
-}
-"""Why a step time is a miss, by the name of the run; an expression stands for several."""
-MEMORY_CAUSES = {
-    "tt-": "Loss in PyTorch. FP32 logits, their log-softmax and two gradients, 12 bytes a logit or more; counted are 6 "
-    "without compilation and 2 with, though only blocks, not the loss, were compiled in 2024.",
-}
 
 
 @dataclass(frozen=True)
@@ -89,6 +57,12 @@ class Shown:
     def error(self) -> float | None:
         """Signed error of the step time. [-]"""
         return self.estimate.step_time_s / self.measured_s - 1 if self.measured_s else None
+
+    @property
+    def inside(self) -> bool | None:
+        """Whether the measured step lies in the interval of the prices."""
+        low, high = self.estimate.low_s, self.estimate.high_s
+        return low <= self.measured_s <= high if self.measured_s and low and high else None
 
     @property
     def memory_gib(self) -> float:
@@ -186,12 +160,15 @@ def summary(runs: list[Shown]) -> str:
     """How many are how far off."""
     errors = np.array([run.error for run in runs if run.error is not None])
     memory = np.array([run.memory_error for run in runs if run.memory_error is not None])
+    inside = np.mean([run.inside for run in runs if run.inside is not None])
     rows = []
     for what, values in (("step time", errors), ("peak memory", memory)):
         within = [f"{np.mean(np.abs(values) <= share):.0%}".replace("%", " %") for share in (0.1, 0.2)]
         misses = sum(is_miss(value) for value in values.tolist())
-        rows.append([what, str(len(values)), signed(float(np.median(values))), *within, str(misses)])
-    return table(["", "scenarios", "median error", "within 10 %", "within 20 %", f"beyond a factor {FACTOR}"], rows)
+        covered = f"{inside:.0%}".replace("%", " %") if what == "step time" else ""
+        rows.append([what, str(len(values)), signed(float(np.median(values))), *within, str(misses), covered])
+    head = ["median error", "within 10 %", "within 20 %", f"beyond a factor {FACTOR}", "inside the 90 % interval"]
+    return table(["", "scenarios", *head], rows)
 
 
 def miss_table(runs: list[Shown]) -> str:
@@ -366,6 +343,14 @@ def run_table_parts(path: Path) -> dict[str, str]:
     }
 
 
+def first_table(page: str) -> str:
+    """First table of a page beside this one."""
+    text = PAGE.with_name(page).read_text(encoding="utf-8")
+    found = re.search(r"(?:^\|.*\n)+", text, flags=re.M)
+    assert found is not None, page
+    return found[0].rstrip()
+
+
 def main(arguments: list[str]) -> None:
     """Fill the page."""
     runs = shown_runs()
@@ -376,7 +361,9 @@ def main(arguments: list[str]) -> None:
         "misses": miss_table(measured),
         "ladder": ladder_table(),
         "verdicts": verdict_table(),
-        "date": f"Tables of {date.today():%Y-%m-%d}, made by `python docs/make_accuracy.py RUNS.csv`.",
+        "kernels": first_table("accuracy_kernels.md"),
+        "collectives": first_table("accuracy_collectives.md"),
+        "date": f"Tables of {date.today():%Y-%m-%d}, made by `make accuracy` for the calibrations of `stamp {stamp()}`.",
     }
     parts |= run_table_parts(Path(arguments[0])) if arguments else {}
     text = PAGE.read_text(encoding="utf-8")

@@ -11,6 +11,8 @@ from moesim.cost.memory import rank_memory
 from moesim.cost.perturb import constants, perturbed
 from moesim.cost.pipeline import CLASSES, step_times
 from moesim.cost.plan import Plan
+from moesim.cost.uncertainty import PriceErrors, families
+from moesim.intervals import evidence_grade, interval
 from moesim.problem import Problem
 from moesim.reading import (
     breakdown,
@@ -19,7 +21,6 @@ from moesim.reading import (
     out_of_memory,
     plain_strategy,
     strongest_need,
-    weakest_grade,
 )
 from moesim.result import Estimate, Timeline
 from moesim.timeline.run import run
@@ -49,15 +50,18 @@ def estimate(problem: Problem, strategy: Strategy | None = None, measured_s: flo
     memory = rank_memory(plan, blocks)
 
     paths = list(constants(plan.machine, plan.strategy.transport))
-    varied, keep = _with_columns(plan, paths)
+    names = families(plan.machine, plan.strategy.transport)
+    varied, keep, errors = _with_columns(plan, paths, names)
     times = step_times(varied, price_blocks(varied), keep)
     result = run(times.graph.graph, times.durations, times.delays)
     step_time, *others = result.makespan.tolist()
-    exposed, moved = others[: len(CLASSES)], others[len(CLASSES) :]
+    exposed, moved = others[: len(CLASSES)], others[len(CLASSES) : len(CLASSES) + len(paths)]
+    raised = {name: (result.makespan[all_], result.makespan[far]) for name, (all_, far) in errors.columns.items()}
     first = result.at(0)
 
     seconds = breakdown(times, first)
     needs = elasticities(problem.machine, paths, moved, step_time)
+    spread = interval(plan.machine, step_time, raised, needs, tuple(errors.outside), tuple(errors.uncalibrated))
     answer = memory_answer(memory, problem.machine)
     tokens = problem.global_batch * problem.sequence_length
     flop_per_token = problem.model.flop_per_token(problem.sequence_length)
@@ -78,11 +82,12 @@ def estimate(problem: Problem, strategy: Strategy | None = None, measured_s: flo
         busy_s=busy_seconds(times.graph, first),
         breakdown_s=seconds,
         exposed_s={name: step_time - without for name, without in zip(CLASSES, exposed, strict=True)},
-        low_s=None,
-        high_s=None,
+        low_s=spread.low_s,
+        high_s=spread.high_s,
+        interval=spread,
         memory=answer,
         binding=strongest_need(needs),
-        evidence=weakest_grade(needs),
+        evidence=evidence_grade(spread, needs),
         assumed=problem.assumed,
         layout=str(plan.strategy.layout),
         measured=_beside(problem if plan.strategy == problem.strategy else None, measured_s, step_time),
@@ -92,14 +97,19 @@ def estimate(problem: Problem, strategy: Strategy | None = None, measured_s: flo
     )
 
 
-def _with_columns(plan: Plan, paths: list[str]) -> tuple[Plan, dict[str, np.ndarray]]:
-    """The plan in columns: as it is, without each class, and with each constant raised."""
-    columns = 1 + len(CLASSES) + len(paths)
+def _with_columns(
+    plan: Plan, paths: list[str], names: tuple[str, ...]
+) -> tuple[Plan, dict[str, np.ndarray], PriceErrors]:
+    """The plan in columns: as it is, without each class, with each constant raised, with each family's prices raised."""
+    start = 1 + len(CLASSES) + len(paths)
+    columns = start + 2 * len(names)
     machine = perturbed(plan.machine, paths, 1 + len(CLASSES), columns)
     keep = {name: np.ones(columns) for name in CLASSES}
     for column, name in enumerate(CLASSES, start=1):
         keep[name][column] = 0.0
-    return replace(plan, machine=machine, shape=(columns,)), keep
+    raised = {name: (start + 2 * place, start + 2 * place + 1) for place, name in enumerate(names)}
+    errors = PriceErrors(plan.machine, plan.strategy.transport, raised, columns)
+    return replace(plan, machine=machine, shape=(columns,), errors=errors), keep, errors
 
 
 def _beside(problem: Problem | None, measured_s: float | None, step_time: float) -> dict[str, object] | None:

@@ -10,13 +10,11 @@ from moesim.cost.machine import Machine
 from moesim.cost.memory import RankMemory
 from moesim.cost.perturb import STEP, constants
 from moesim.cost.pipeline import StepTimes
-from moesim.result import BREAKDOWN, GRADES, Constant, MemoryEstimate
+from moesim.result import BREAKDOWN, Constant, MemoryEstimate
+from moesim.spec.overrides import SET_BY_OPTION
 from moesim.timeline.run import Run
 from moesim.timeline.walk import last_rank, walk_rank
 from moesim.workload.strategy import Strategy
-
-MATTERS = 0.02
-"""Elasticity from which a constant decides the evidence grade of an answer."""
 
 GRADE_OF_KIND = {
     "measured": "calibrated",  # a constant fitted on measurements; only a replayed row is itself measured
@@ -59,9 +57,9 @@ def elasticities(machine: Machine, paths: list[str], moved: list[float], step_ti
         key = _spec_path(machine, path)
         sourced = machine.provenance.get(key)
         kind, source = (sourced.kind, sourced.source or sourced.note or "") if sourced else ("assumed", "")
-        found.append(
-            Constant(path, key.replace(".constants.", "."), values[path], (time / step_time - 1) / STEP, kind, source)
-        )
+        setting, elasticity = key.replace(".constants.", "."), (time / step_time - 1) / STEP
+        by_hand = sourced is not None and (sourced.note or "").startswith(SET_BY_OPTION)
+        found.append(Constant(path, setting, values[path], elasticity, kind, source, by_hand))
     return tuple(sorted(found, key=lambda constant: -abs(constant.elasticity)))
 
 
@@ -88,17 +86,13 @@ def _spec_path(machine: Machine, path: str) -> str:
         SPEC_PATHS.get(path, ""),
         path.replace("gpu.rates.", "gpu.peak_flop_rate."),
         path,
+        f"node.{path}",
+        path.replace("links.fits.", "fabric.fits."),
         f"node.links.{name}",
         f"fabric.{name.removeprefix('nic_')}",
         path.replace(f".{name}", f".constants.{name}"),
     )
     return next((key for key in candidates if key in machine.provenance), "")
-
-
-def weakest_grade(needs: tuple[Constant, ...]) -> str:
-    """Grade of the weakest constant whose elasticity reaches :data:`MATTERS`."""
-    grades = [GRADE_OF_KIND[constant.kind] for constant in needs if abs(constant.elasticity) >= MATTERS]
-    return max(grades, key=GRADES.index, default="calibrated")
 
 
 RESOURCES = (

@@ -7,6 +7,7 @@ from typing import Any
 
 from moesim.base import display
 from moesim.base.errors import Violation
+from moesim.cost.uncertainty import Outside
 from moesim.timeline.run import Run
 from moesim.timeline.step import StepGraph
 
@@ -60,7 +61,7 @@ class Constant:
     """A constant of the machine and how much the step time depends on it.
 
     ``elasticity``: per cent of step time for one per cent of the constant. [-] ``setting``: its path in the specs, as
-    ``--set`` takes it (without ``constants.`` for a transport).
+    ``--set`` takes it (without ``constants.`` for a transport). ``by_hand``: an override has set it.
     """
 
     path: str
@@ -69,6 +70,47 @@ class Constant:
     elasticity: float
     kind: str
     source: str
+    by_hand: bool = False
+
+
+@dataclass(frozen=True)
+class Contribution:
+    """What one family of prices, or one constant that no family covers, adds to the interval.
+
+    ``log_error``: standard error of the logarithm of the step time. ``share`` of the variance. [-]
+    """
+
+    name: str
+    log_error: float
+    share: float
+    evidence: str
+    family: bool
+
+
+@dataclass(frozen=True)
+class Interval:
+    """90 % interval of a step time [s], what it is made of, and what it says nothing about.
+
+    ``outside``: prices outside of what their calibration covers, where the spread is taken wider; ``uncalibrated``:
+    families of prices without measurements on this machine.
+    """
+
+    low_s: float
+    high_s: float
+    log_error: float
+    contributions: tuple[Contribution, ...]
+    outside: tuple[Outside, ...]
+    uncalibrated: tuple[str, ...]
+    holds: str
+    lacks: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data; contributions by their share of the variance."""
+        return vars(self) | {
+            "contributions": [dict(vars(one)) for one in self.contributions],
+            "uncalibrated": list(self.uncalibrated),
+            "outside": [dict(vars(one)) for one in self.outside],
+        }
 
 
 @dataclass(frozen=True, repr=False)
@@ -76,8 +118,8 @@ class Estimate:
     """How long one training step takes, where the time goes, whether it fits.
 
     Times in s, memory in B, rates per GPU; ``breakdown_s`` adds up to ``step_time_s`` along the pipeline rank
-    ``walked_stage``, which finishes last; ``busy_s`` tells how long each pipeline rank computes. ``low_s`` and ``high_s`` are
-    None while prices carry no residuals.
+    ``walked_stage``, which finishes last; ``busy_s`` tells how long each pipeline rank computes. ``low_s`` and ``high_s``
+    are the ends of the 90 % interval; ``interval`` says what it is made of.
     """
 
     name: str
@@ -94,8 +136,9 @@ class Estimate:
     busy_s: tuple[float, ...]
     breakdown_s: dict[str, float]
     exposed_s: dict[str, float]
-    low_s: float | None
-    high_s: float | None
+    low_s: float
+    high_s: float
+    interval: Interval
     memory: MemoryEstimate
     binding: dict[str, Any]
     evidence: str
@@ -127,5 +170,6 @@ class Estimate:
         memory = {name: getattr(self.memory, name) for name in MemoryEstimate.__dataclass_fields__}
         plain["memory"] = memory | {"stages": [dict(stage) for stage in self.memory.stages]}
         plain["assumed"] = list(self.assumed)
+        plain["interval"] = self.interval.to_dict()
         plain["busy_s"] = list(self.busy_s)
         return plain

@@ -66,6 +66,7 @@ ANSWER_KEYS = [
     "exposed_s",
     "low_s",
     "high_s",
+    "interval",
     "memory",
     "binding",
     "evidence",

@@ -6,8 +6,7 @@ import pytest
 
 from moesim.base.errors import Violation
 from moesim.estimator import estimate
-from moesim.reading import weakest_grade
-from moesim.result import BREAKDOWN, GRADES, Constant, Estimate
+from moesim.result import BREAKDOWN, Estimate
 
 
 @pytest.fixture(scope="module")
@@ -55,16 +54,6 @@ def test_the_binding_resource_is_what_the_step_depends_on_most(answer):
 )
 def test_another_machine_binds_elsewhere(qwen, changes, resource):
     assert estimate(qwen.with_changes(changes)).binding["resource"] == resource
-
-
-def test_the_grade_is_that_of_the_weakest_constant_that_matters():
-    def constant(kind, elasticity):
-        return Constant("gpu.x", "gpu.x", 1.0, elasticity, kind, "s")
-
-    assert weakest_grade((constant("datasheet", -0.5), constant("assumed", 0.001))) == "datasheet"
-    assert weakest_grade((constant("datasheet", -0.5), constant("assumed", 0.05))) == "assumed"
-    assert weakest_grade((constant("measured", -0.5),)) == "calibrated"
-    assert weakest_grade(()) in GRADES
 
 
 def test_notebooks_show_the_same_table(answer):

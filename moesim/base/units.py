@@ -7,6 +7,7 @@ Bandwidth is per direction in B/s, compute is dense FLOP/s. A bare number is ref
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -39,6 +40,10 @@ _DIMENSIONS = [
 ]
 DIMENSIONS: dict[str, Dimension] = {dimension.name: dimension for dimension in _DIMENSIONS}
 
+_LONG_UNITS = {"min": 60.0, "h": 3600.0, "d": 86400.0}
+_LONG_TIMES = re.compile(r"([-+.\deE]+) ?(min|h|d)")
+"""Times of more than a second have no SI prefix."""
+
 
 @lru_cache(maxsize=4096)
 def parse_quantity(text: str, dimension: str) -> float:
@@ -62,12 +67,16 @@ def parse_quantity(text: str, dimension: str) -> float:
     50000000000.0
     >>> parse_quantity("81559 MiB", "bytes")
     85520809984.0
+    >>> parse_quantity("10 min", "time"), parse_quantity("50000h", "time"), parse_quantity("3 ms", "time")
+    (600.0, 180000000.0, 0.003)
     >>> parse_quantity("400", "bandwidth")
     Traceback (most recent call last):
     ValueError: '400' has no unit; write for example '400 Gb/s'
     """
     kind = DIMENSIONS[dimension]
     hint = f"write for example '{kind.example}'"
+    if dimension == "time" and (long := _LONG_TIMES.fullmatch(text.strip())) and _number(long[1]) is not None:
+        return float(long[1]) * _LONG_UNITS[long[2]]
     try:
         quantity = Quantity(text.strip(), binary=True)
     except InvalidNumber:

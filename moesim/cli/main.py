@@ -9,8 +9,16 @@ from typing import Annotated
 import typer
 from typer.exceptions import TyperException
 
+import moesim.cli.calibrate_collectives as calibrate_collectives
+import moesim.cli.calibrate_kernels as calibrate_kernels
+import moesim.cli.calibrate_transport as calibrate_transport
+import moesim.cli.checkpoint as checkpoint
+import moesim.cli.collective as collective
+import moesim.cli.compare as compare
 import moesim.cli.estimate as estimate
 import moesim.cli.explain as explain
+import moesim.cli.kernel as kernel
+import moesim.cli.roofline as roofline
 import moesim.cli.schedule as schedule
 import moesim.cli.specs as specs
 from moesim.base.errors import SpecError
@@ -24,9 +32,21 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command("estimate", help=estimate.HELP)(estimate.command)
+app.command("compare", help=compare.HELP)(compare.command)
+app.command("checkpoint", help=checkpoint.HELP)(checkpoint.command)
 app.command("explain", help=explain.HELP)(explain.command)
 app.command("schedule", help=schedule.HELP)(schedule.command)
 app.command("specs", help=specs.HELP)(specs.command)
+app.command("roofline", help=roofline.HELP)(roofline.command)
+app.command("collective", help=collective.HELP)(collective.command)
+kernel_app = typer.Typer(help=kernel.HELP, no_args_is_help=True, rich_markup_mode=None)
+kernel.register(kernel_app)
+app.add_typer(kernel_app, name="kernel")
+calibrate_app = typer.Typer(help="Fit constants to measurements.", no_args_is_help=True, rich_markup_mode=None)
+calibrate_kernels.register(calibrate_app)
+calibrate_app.command("collectives", help=calibrate_collectives.HELP)(calibrate_collectives.command)
+calibrate_app.command("transport", help=calibrate_transport.HELP)(calibrate_transport.command)
+app.add_typer(calibrate_app, name="calibrate")
 
 
 def _print_version(wanted: bool) -> None:

@@ -111,14 +111,15 @@ def _priced(
 
 def _prices(ops: tuple[Op, ...], plan: Plan, scale: Numeric) -> Ops:
     mesh, machine = plan.mesh, plan.machine
-    return tuple(
-        PricedOp(
-            op,
-            op_time(op, mesh, machine, plan.transport),
-            scale * launch_time(op, mesh, machine, plan.captures(op.scope)),
-        )
-        for op in ops
-    )
+
+    def seconds(op: Op) -> Numeric:
+        alone = op_time(op, mesh, machine, plan.transport)
+        return alone if plan.errors is None else alone * plan.raised(op.work, op.category, op.name)
+
+    def launches(op: Op) -> Numeric:
+        return scale * launch_time(op, mesh, machine, plan.captures(op.scope))
+
+    return tuple(PricedOp(op, seconds(op), launches(op)) for op in ops)
 
 
 def chunk_blocks(plan: Plan, stage: Stage, blocks: Blocks) -> list[PricedBlock]:

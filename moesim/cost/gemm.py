@@ -1,31 +1,27 @@
-"""Time of dense and grouped matrix products."""
+"""Time of dense matrix products."""
+
+from dataclasses import replace
 
 import numpy as np
 
 from moesim.base.numeric import Numeric
 from moesim.cost.machine import Gpu
+from moesim.cost.tiles import SPLITS, Product, Tiling, best_tiling, tile_rate, traffic
 from moesim.workload.ops import Gemm
 
-_SIZES = (64, 128, 256)
-_CHOICES = np.array([(m, n, split) for m in _SIZES for n in _SIZES for split in (1, 2, 4, 8)], dtype=float).T
-TILE_M, TILE_N, SPLIT = _CHOICES
+TILES = ((128, 256), (256, 128), (128, 128), (128, 64), (64, 64))
+"""Output tiles of the libraries, (rows, columns)."""
+BLOCK = 16384
+"""Shapes that are priced at a time: so many stay in cache. [-]"""
 
 
-def gemm_time(work: Gemm, gpu: Gpu, grouped: bool = False) -> Numeric:
-    r"""Time of a dense or grouped GEMM. [s]
+def gemm_time(work: Gemm, gpu: Gpu) -> Numeric:
+    r"""Time of a GEMM, or of equal products that one kernel runs side by side. [s]
 
-    .. math::
+    .. math:: T = T_0 + \min_{t_m, t_n, s} (T_c^p + T_m^p)^{1/p}
 
-        T_c = \min_{t_m, t_n, s} \lceil g \lceil m/t_m \rceil \lceil n/t_n \rceil s / N_{SM} \rceil
-              \frac{2 t_m t_n (k/s + k_0)}{R e / N_{SM}} + T_{split},
-        \qquad e = \frac{e_{max}}{1 + a \cdot 256 / h(t_m, t_n)}
-
-        T = T_0 + (T_c^p + T_m^p)^{1/p}
-
-    The library picks the tile and the split of k that finish first; whole waves of tiles run on the SMs. Each tile
-    pays a prologue worth ``k_0``; small tiles are less efficient (h is the harmonic mean of the tile sides). Products
-    above ``gemm_power_onset`` FLOP slow by ``gemm_power_slope`` per decade (clocks under the power limit). The memory
-    term reads the operands once and writes the result.
+    The library picks the tile and the split of k that finish first (:func:`moesim.cost.tiles.best_tiling`); the memory
+    term is :func:`moesim.cost.tiles.traffic`.
 
     Parameters
     ----------
@@ -33,51 +29,58 @@ def gemm_time(work: Gemm, gpu: Gpu, grouped: bool = False) -> Numeric:
         Shape; ``m``, ``n``, ``k`` per group. [-]
     gpu
         Rates and kernel constants.
-    grouped
-        Whether one kernel runs products of several groups, which reaches a share of the dense rate.
 
     Notes
     -----
-    The form and its constants are a fit on published tables (see the GPU spec); the unit of ``a`` (256) is this
-    project's reading. A grouped GEMM sums its tiles over the groups and pays the fixed time once.
+    The constants are a fit on published tables (``moesim calibrate gemm``). Heuristics of the libraries, which now and
+    then pick a slower tile, are not modelled: they are most of the residual between 1 and 10 GFLOP.
 
     References
     ----------
     aiconfigurator-core-0.12
     """
+    shape = np.broadcast_shapes(*(np.shape(value) for value in (work.m, work.n, work.k, work.groups)))
+    if len(shape) != 1 or shape[0] < 2 * BLOCK:
+        return gemm_parts(work, gpu).time
+    sizes = [np.broadcast_to(value, shape) for value in (work.m, work.n, work.k, work.groups)]
+    blocks = [slice(first, first + BLOCK) for first in range(0, shape[0], BLOCK)]
+    parts = []
+    for block in blocks:
+        m, n, k, groups = (size[block] for size in sizes)
+        parts.append(replace(work, m=m, n=n, k=k, groups=groups))
+    return np.concatenate([gemm_parts(part, gpu).time for part in parts])
+
+
+def gemm_parts(work: Gemm, gpu: Gpu) -> Product:
+    """Compute, memory and fixed time of a GEMM. [s]"""
     constants = gpu.kernels
-    rates = (gpu.num_sms, *gpu.rates.values(), gpu.memory_bandwidth, *vars(constants).values())
-    dimensions = max(np.ndim(value) for value in (work.m, work.n, work.k, work.groups, *rates))
-    tile_m, tile_n, split = (choice.reshape((-1,) + (1,) * dimensions) for choice in (TILE_M, TILE_N, SPLIT))
-    tiles = work.groups * np.ceil(work.m / tile_m) * np.ceil(work.n / tile_n)
-    waves = np.ceil(tiles * split / gpu.num_sms)
-    harmonic = 2 / (1 / tile_m + 1 / tile_n)
-    efficiency = constants.gemm_efficiency / (1 + constants.gemm_tile_penalty * 256 / harmonic)
-    decades = np.maximum(np.log10(np.maximum(work.flop, 1.0) / constants.gemm_power_onset), 0)
-    rate = gpu.rates[work.rate] * efficiency / (1 + constants.gemm_power_slope * decades)
-    if grouped:
-        rate = rate * grouped_share(work.m, gpu)
+    heights = {tile_m for tile_m, _ in TILES}
+    rows = {
+        high: (work.groups * np.ceil(work.m / high), work.groups * np.maximum(work.m / high, 1)) for high in heights
+    }
+    tiling = Tiling(
+        TILES,
+        {
+            (64, 64): constants.gemm_small_tile_penalty,
+            (128, 64): constants.gemm_half_tile_penalty,
+            (128, 128): constants.gemm_square_tile_penalty,
+        },
+        constants.gemm_norm,
+        constants.gemm_wave_smoothing,
+        constants.gemm_prologue,
+        SPLITS,
+        constants.gemm_idle_gain,
+    )
     bandwidth = gpu.memory_bandwidth * constants.gemm_memory_efficiency
-    reduction = (split > 1) * 4 * (split + 1) * work.groups * work.m * work.n / bandwidth
-    wave_time = 2 * tile_m * tile_n * (work.k / split + constants.gemm_prologue) * gpu.num_sms / rate
-    compute: Numeric = np.min(waves * wave_time + reduction, axis=0)
-    memory = work.hbm_bytes / bandwidth
-    norm = constants.gemm_norm
-    fixed = constants.gemm_fixed
-    time: Numeric = fixed + (compute**norm + memory**norm) ** (1 / norm)
-    return time
+    partial = constants.gemm_reduction * 4 * work.groups * work.m * work.n / bandwidth
+    compute, memory = best_tiling(
+        work, gpu, tiling, rows, (traffic(work, gpu) / bandwidth, partial), tile_rate(work, gpu)
+    )
+    return Product(compute, memory, gemm_fixed(work, gpu), constants.gemm_norm)
 
 
-def grouped_share(rows: Numeric, gpu: Gpu) -> Numeric:
-    """Rate of a grouped GEMM over that of a dense one of the same tiles. [-]
-
-    Constant up to 128 and from 32,768 rows a group on, and between 256 and 4,096; linear in the logarithm between.
-    """
+def gemm_fixed(work: Gemm, gpu: Gpu) -> Numeric:
+    """Time that a GEMM kernel takes however small it is. [s]"""
     constants = gpu.kernels
-    place = np.log2(np.maximum(rows, 1.0))
-    middle = constants.grouped_gemm_efficiency
-    few = np.clip(place - 7, 0, 1)  # 128 to 256 rows
-    many = np.clip((place - 12) / 3, 0, 1)  # 4,096 to 32,768 rows
-    small, large = constants.grouped_gemm_small_efficiency, constants.grouped_gemm_large_efficiency
-    share: Numeric = small + (middle - small) * few + (large - middle) * many
-    return share
+    narrow = work.operand_bytes < 2 and constants.gemm_narrow_fixed is not None
+    return constants.gemm_narrow_fixed if narrow and constants.gemm_narrow_fixed is not None else constants.gemm_fixed

@@ -1,10 +1,12 @@
 """A machine as the prices see it: plain numbers in SI units, any of which may be an array.
 
-Built from the specs by :func:`moesim.problem.build_machine`; ``provenance`` keeps where each number comes from.
+Built from the specs by :func:`moesim.cost.from_spec.build_machine`; ``provenance`` keeps where each number comes from.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
@@ -19,7 +21,6 @@ class KernelConstants:
     """Parameters of the kernel price forms; see ``cost/gemm.py``, ``attention.py``, ``memory_bound.py``."""
 
     gemm_efficiency: Numeric
-    gemm_tile_penalty: Numeric
     gemm_prologue: Numeric
     gemm_power_slope: Numeric
     gemm_power_onset: Numeric
@@ -39,6 +40,33 @@ class KernelConstants:
     grouped_gemm_small_efficiency: Numeric = 1.0
     grouped_gemm_large_efficiency: Numeric = 1.0
     quantize_efficiency: Numeric = 0.9
+    gemm_small_tile_penalty: Numeric = 1.25
+    gemm_half_tile_penalty: Numeric = 1.0
+    gemm_square_tile_penalty: Numeric = 1.0
+    gemm_idle_gain: Numeric = 0.4
+    gemm_power_depth: Numeric = 0.3
+    gemm_wave_smoothing: Numeric = 0.75
+    gemm_split_fixed: Numeric = 2.9e-6
+    gemm_reduction: Numeric = 2.3
+    gemm_input_l2: Numeric = 0.75
+    gemm_input_speedup: Numeric = 2.0
+    gemm_output_l2: Numeric = 0.4
+    gemm_output_speedup: Numeric = 1.3
+    gemm_narrow_fixed: Numeric | None = None
+    gemm_narrow_prologue: Numeric = 1.0
+    grouped_gemm_prologue: Numeric = 100
+    grouped_gemm_norm: Numeric = 2
+    grouped_gemm_wave_smoothing: Numeric = 0.2
+    grouped_gemm_memory_efficiency: Numeric = 0.9
+    grouped_gemm_small_tile_penalty: Numeric = 1.6
+    grouped_gemm_half_tile_penalty: Numeric = 1.2
+    attention_softmax: Numeric = 160
+    attention_norm: Numeric = 1.1
+    attention_wide_penalty: Numeric = 1.1
+    attention_latent_penalty: Numeric = 1.0
+    attention_power_slope: Numeric = 0.09
+    memory_l2: Numeric = 0.5
+    memory_l2_speedup: Numeric = 1.5
 
 
 @dataclass(frozen=True)
@@ -55,6 +83,26 @@ class Gpu:
     memory_bandwidth: Numeric
     memory_capacity: Numeric
     kernels: KernelConstants
+    l2_capacity: Numeric = 50e6
+
+
+@dataclass(frozen=True)
+class Nccl:
+    """How NCCL is set up: what a user or an administrator switches.
+
+    ``algorithms`` and ``protocols`` are what ``NCCL_ALGO`` and ``NCCL_PROTO`` leave on; None leaves all on. ``ll128_net``:
+    LL128 between nodes, on by default on InfiniBand. ``collnet``: switches of the network add (SHARP). ``symmetric``: buffers
+    are registered as symmetric memory. ``copy_engine``: all-gather and all-to-all by copy engines, without SMs.
+    ``hierarchical``: all-to-all first inside, then across nodes.
+    """
+
+    algorithms: tuple[str, ...] | None = None
+    protocols: tuple[str, ...] | None = None
+    ll128_net: bool = False
+    collnet: bool = False
+    symmetric: bool = False
+    copy_engine: bool = False
+    hierarchical: bool = False
 
 
 @dataclass(frozen=True)
@@ -62,7 +110,8 @@ class Links:
     """NVLink inside a domain, the NIC that each GPU has to itself, and the fabric between nodes.
 
     Bandwidths per direction and GPU [B/s]; latencies [s]. A ``*_ramp`` is what a message of 1 MB takes beyond latency
-    and bandwidth; it grows with the square root of the size. [s]
+    and bandwidth; it grows with the square root of the size. [s] ``fits`` are corrections from measurements, see
+    ``cost/collectives/nccl.py``; ``nccl`` what is switched on.
     """
 
     nvlink_bandwidth: Numeric
@@ -82,13 +131,14 @@ class Links:
     nic_latency: Numeric
     nic_base_latency: Numeric
     nic_ring_efficiency: Numeric
-    nic_ring_node_latency: Numeric
     nic_p2p_latency: Numeric
     nic_alltoall_base_latency: Numeric
     nic_alltoall_latency_per_node: Numeric
     nic_alltoall_efficiency: Numeric
     nic_alltoall_half_bytes: Numeric
     nvls: bool = True
+    fits: Mapping[str, Numeric] = field(default_factory=dict)
+    nccl: Nccl = Nccl()
 
 
 @dataclass(frozen=True)
@@ -138,10 +188,35 @@ class Group:
     size: Numeric
     per_node: Numeric
 
-    @property
+    @cached_property
     def nodes(self) -> Numeric:
         """NVLink domains that the group spans. [-]"""
-        return np.ceil(self.size / self.per_node)
+        nodes = self.size / self.per_node
+        return float(math.ceil(nodes)) if isinstance(nodes, float) else np.ceil(nodes)
+
+
+@dataclass(frozen=True)
+class Residuals:
+    """How far the prices of a family of operations were off on the rows that they were fitted to.
+
+    ``quantiles``: 5, 50 and 95 % of the logarithm of predicted over measured time, by regime, ``all`` among them;
+    ``covered``: smallest and largest value of each quantity; ``stretch``: how much wider to take them. [-]
+    """
+
+    quantiles: Mapping[str, tuple[float, float, float]]
+    covered: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    stretch: float = 1.0
+
+    def sigma(self, regime: str = "all") -> float:
+        """Standard deviation of a normal distribution with the same 90 % interval. [-]"""
+        low, _, high = self.quantiles[regime if regime in self.quantiles else "all"]
+        return self.stretch * (high - low) / (2 * 1.6449)
+
+    def bounds(self, regime: str = "all") -> tuple[float, float]:
+        """Factors from a price to the ends of its 90 % interval. [-]"""
+        low, middle, high = self.quantiles[regime if regime in self.quantiles else "all"]
+        wide = [middle + self.stretch * (end - middle) for end in (low, high)]
+        return float(np.exp(-wide[1])), float(np.exp(-wide[0]))
 
 
 @dataclass(frozen=True)
@@ -158,6 +233,7 @@ class Machine:
     num_gpus: int
     transports: Mapping[str, Mapping[str, Numeric]] = field(default_factory=dict)
     provenance: Mapping[str, Sourced] = field(default_factory=dict)
+    residuals: Mapping[str, Residuals] = field(default_factory=dict)
 
     def group(self, mesh: Mesh, axis: str) -> Group:
         """Return the communicator of an axis: neighbours ``stride`` ranks apart share a domain while they fit."""

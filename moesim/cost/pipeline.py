@@ -14,6 +14,7 @@ from moesim.cost.memory_bound import traffic_time
 from moesim.cost.plan import Plan, composition
 from moesim.cost.stage import ChunkTime, Keep, Ops, Piece, chunk_time, interleaved, sequential
 from moesim.timeline.step import Communication, StepGraph, step_graph
+from moesim.workload.ops import Message, Traffic
 from moesim.workload.sharding import RankParams, update_bytes
 from moesim.workload.stages import Stage
 
@@ -190,42 +191,72 @@ def boundary_time(plan: Plan, stage: int) -> Numeric:
         return 0.0
     payload = 2 * plan.setting.local_tokens * plan.model.hidden
     pair = Group(2.0, np.where(plan.boundary_crosses_nodes(stage) > 0, 1.0, 2.0))
-    return collective_time("send-recv", payload, pair, plan.machine.links)
+    seconds = collective_time("send-recv", payload, pair, plan.machine.links)
+    if plan.errors is None:
+        return seconds
+    return seconds * plan.errors.raised(Message("send-recv", "pp", payload), "pp", "stage boundary", pair)
 
 
 def gradient_reduction_time(plan: Plan, params: RankParams) -> Numeric:
-    """Time to reduce the gradients of one stage at the end of the step. [s]
-
-    Reduce-scatter where the optimizer is sharded, all-reduce where it is not, and all-reduce over the replicas of a
-    shard under hybrid sharding; dense and expert gradients over their own groups, one after the other.
-    """
-    types = plan.state_types
-    across: Numeric = 0.0
-    if plan.sharding.inside_node:
-        owned = RankParams(params.dense / plan.replicas.dense, params.routed / plan.replicas.routed)
-        across = _over(plan, owned, types.grad, "all-reduce", ("dense-replica", "routed-replica"))
-    if plan.sharding.per_micro_batch:
-        return across
-    collective = "reduce-scatter" if plan.sharding.optimizer else "all-reduce"
-    return across + _over(plan, params, types.grad, collective, ("dense-shard", "routed-shard"))
+    """Time to reduce the gradients of one stage at the end of the step. [s]"""
+    return _one_after_the_other(plan, gradient_messages(plan, params))
 
 
 def parameter_gather_time(plan: Plan, params: RankParams) -> Numeric:
     """Time to gather the updated weights of one stage from its replicas. [s]"""
-    return _over(plan, params, plan.state_types.param, "all-gather", ("dense-shard", "routed-shard"))
+    return _one_after_the_other(plan, gather_messages(plan, params))
 
 
-def _over(plan: Plan, params: RankParams, value_bytes: float, collective: str, axes: tuple[str, str]) -> Numeric:
-    machine, mesh = plan.machine, plan.mesh
-    times = (
-        collective_time(collective, value_bytes * count, plan.copies_of(machine.group(mesh, axis)), machine.links)
-        for count, axis in zip((params.dense, params.routed), axes, strict=True)
-    )
-    return sum(times, 0.0)
+def gradient_messages(plan: Plan, params: RankParams) -> tuple[Message, ...]:
+    """What reduces the gradients of one stage at the end of the step.
+
+    Reduce-scatter where the optimizer is sharded, all-reduce where it is not, and all-reduce over the replicas of a
+    shard under hybrid sharding; dense and expert gradients over their own groups.
+    """
+    types = plan.state_types
+    across: tuple[Message, ...] = ()
+    if plan.sharding.inside_node:
+        owned = RankParams(params.dense / plan.replicas.dense, params.routed / plan.replicas.routed)
+        across = _messages(owned, types.grad, "all-reduce", "replica")
+    if plan.sharding.per_micro_batch:
+        return across
+    collective = "reduce-scatter" if plan.sharding.optimizer else "all-reduce"
+    return across + _messages(params, types.grad, collective, "shard")
+
+
+def gather_messages(plan: Plan, params: RankParams) -> tuple[Message, ...]:
+    """What gathers the updated weights of one stage."""
+    return _messages(params, plan.state_types.param, "all-gather", "shard")
+
+
+def _messages(params: RankParams, value_bytes: float, collective: str, over: str) -> tuple[Message, ...]:
+    counts = {"dense": params.dense, "routed": params.routed}
+    return tuple(Message(collective, f"{part}-{over}", value_bytes * count) for part, count in counts.items())
+
+
+def _one_after_the_other(plan: Plan, messages: tuple[Message, ...]) -> Numeric:
+    total: Numeric = 0.0
+    for work in messages:
+        seconds = collective_time(
+            work.collective, work.size, plan.copies_of(plan.machine.group(plan.mesh, work.axis)), plan.machine.links
+        )
+        total = total + seconds * plan.raised(work, "dp", message_name(work))
+    return total
+
+
+def message_name(work: Message) -> str:
+    """Name of a message about training state."""
+    return f"{work.collective} of {work.axis.partition('-')[0]} state"
+
+
+def optimizer_work(plan: Plan, rank: int) -> Traffic:
+    """The Adam step of one rank: it is bound by HBM."""
+    ranks = plan.schedule.stage_rank(plan.strategy.pp, plan.strategy.vpp)
+    held = sum((plan.params[stage] for stage, owner in enumerate(ranks) if owner == rank), RankParams())
+    return Traffic(update_bytes(held, plan.replicas, plan.state_types, plan.sharding))
 
 
 def optimizer_time(plan: Plan, rank: int) -> Numeric:
-    """Time of the Adam step of one rank: it is bound by HBM. [s]"""
-    ranks = plan.schedule.stage_rank(plan.strategy.pp, plan.strategy.vpp)
-    held = sum((plan.params[stage] for stage, owner in enumerate(ranks) if owner == rank), RankParams())
-    return traffic_time(update_bytes(held, plan.replicas, plan.state_types, plan.sharding), plan.machine.gpu)
+    """Time of the Adam step of one rank. [s]"""
+    work = optimizer_work(plan, rank)
+    return traffic_time(work.hbm_bytes, plan.machine.gpu) * plan.raised(work, "optimizer", f"optimizer of rank {rank}")

@@ -9,12 +9,13 @@ import numpy as np
 from moesim.base.numeric import Numeric
 from moesim.cost.machine import Group, Machine
 from moesim.cost.transports import Transport, transports
+from moesim.cost.uncertainty import PriceErrors
 from moesim.timeline.schedule import Schedule
 from moesim.timeline.schedules import find_schedule
 from moesim.workload.experts import expert_leg
 from moesim.workload.mesh import Mesh
 from moesim.workload.model import Model
-from moesim.workload.ops import ExpertLeg
+from moesim.workload.ops import ExpertLeg, Message, Work
 from moesim.workload.precision import Recipe, recipes
 from moesim.workload.recompute import RecomputePolicy, parse, policies
 from moesim.workload.setting import Setting
@@ -27,7 +28,8 @@ from moesim.workload.strategy import DTYPE_BYTES, Strategy
 class Plan:
     """One run (or a batch of runs that share pipeline shape and methods), with all names resolved.
 
-    ``shape`` is the shape of the columns: degrees and machine constants may be arrays of it.
+    ``shape`` is the shape of the columns: degrees and machine constants may be arrays of it. ``errors``: columns in
+    which prices are raised by their standard error; None in a batch that wants no interval.
     """
 
     model: Model
@@ -38,6 +40,7 @@ class Plan:
     num_micro_batches: int
     extra_warmup: int = 0
     shape: tuple[int, ...] = ()
+    errors: PriceErrors | None = None
 
     @cached_property
     def mesh(self) -> Mesh:
@@ -84,6 +87,14 @@ class Plan:
     def expert_group(self) -> Group:
         """Ranks over which the experts are spread."""
         return self.machine.group(self.mesh, "ep")
+
+    def raised(self, work: Work, category: str, name: str) -> Numeric:
+        """Factor on the price of an operation in the columns that raise its family; 1 where none do. [-]"""
+        if self.errors is None:
+            return 1.0
+        axis = work.axis if isinstance(work, Message) else "ep" if isinstance(work, ExpertLeg) else None
+        group = None if axis is None else self.machine.group(self.mesh, axis)
+        return self.errors.raised(work, category, name, group)
 
     @property
     def leg(self) -> ExpertLeg | None:

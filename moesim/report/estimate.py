@@ -44,9 +44,31 @@ def summary(estimate: Estimate) -> RenderableType:
     return Group(_headline(estimate), _breakdown(estimate), _memory(estimate), _footnotes(estimate))
 
 
+def interval_line(estimate: Estimate) -> str:
+    """Ends of the interval and what contributes most to it."""
+    found = estimate.interval
+    most = ", ".join(f"{one.name} {one.share:.0%}" for one in found.contributions[:3])
+    ends = f"{seconds(found.low_s)} to {seconds(found.high_s)}"
+    return f"{ends}   mostly {most} of the variance" if most else ends
+
+
+def marks(estimate: Estimate) -> list[str]:
+    """Lines on prices that no measurements stand behind."""
+    found = estimate.interval
+    lines = []
+    if found.uncalibrated:
+        lines.append(f"not measured on this machine: {', '.join(found.uncalibrated)}")
+    if found.outside:
+        names = dict.fromkeys(one.operation for one in found.outside)
+        few = ", ".join(list(names)[:4]) + (", ..." if len(names) > 4 else "")
+        lines.append(f"outside of what was measured: {few} (moesim explain lists why)")
+    return lines
+
+
 def _headline(estimate: Estimate) -> Table:
     table = Table.grid(padding=(0, 2))
     table.add_row("step time", Text(seconds(estimate.step_time_s), style="bold"))
+    table.add_row("90 % interval", interval_line(estimate))
     if estimate.measured:
         error = estimate.measured["error"]
         table.add_row("measured", f"{seconds(estimate.measured['step_time_s'])}   predicted {error:+.1%}")
@@ -109,6 +131,8 @@ def _memory(estimate: Estimate) -> Table:
 def _footnotes(estimate: Estimate) -> Text:
     strongest = ", ".join(f"{c.setting or c.path} {c.elasticity:+.2f} ({c.kind})" for c in estimate.constants[:4])
     lines = [f"layers placed by: {estimate.layout}", f"evidence: {estimate.evidence}; strongest constants: {strongest}"]
+    lines += marks(estimate)
+    lines.append(f"the interval holds {estimate.interval.holds}; not {estimate.interval.lacks}")
     if estimate.assumed:
         lines.append("assumed: " + ", ".join(estimate.assumed))
     return Text("\n".join(lines), style="dim")

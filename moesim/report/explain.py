@@ -6,8 +6,9 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from moesim.intervals import listed
 from moesim.report.estimate import gibibytes, seconds
-from moesim.result import Constant
+from moesim.result import Constant, Estimate
 from moesim.studies.explain import Explanation, OpRow
 
 
@@ -18,6 +19,8 @@ def tables(explanation: Explanation, strongest: int = 20) -> RenderableType:
         Text(f"{estimate.name}: {seconds(estimate.step_time_s)}", style="bold"),
         _ops(explanation),
         _memory(explanation),
+        _interval(estimate),
+        *_outside(estimate),
         _constants(estimate.constants[:strongest]),
     )
 
@@ -54,6 +57,39 @@ def _memory(explanation: Explanation) -> Table:
             table.add_row(name, *(gibibytes(classes[name]) for classes in phases.values()))
     table.add_row("sum", *(gibibytes(sum(classes.values())) for classes in phases.values()), style="bold")
     return table
+
+
+def _interval(estimate: Estimate) -> Table:
+    found = estimate.interval
+    table = Table(title=f"90 % interval: {seconds(found.low_s)} to {seconds(found.high_s)}", title_justify="left")
+    table.add_column("prices, or a constant that none of their calibrations covers", no_wrap=True)
+    table.add_column("standard error", justify="right")
+    table.add_column("share", justify="right")
+    table.add_column("evidence")
+    for one in listed(found):
+        table.add_row(one.name, f"{one.log_error:.2%}", f"{one.share:.1%}", one.evidence)
+    table.add_row("step", f"{found.log_error:.2%}", "100.0%", estimate.evidence, style="bold")
+    notes = [f"holds {found.holds}; not {found.lacks}"]
+    if found.uncalibrated:
+        notes.append(f"not measured on this machine: {', '.join(found.uncalibrated)}")
+    table.caption = "\n".join(notes)
+    table.caption_justify = "left"
+    return table
+
+
+def _outside(estimate: Estimate) -> list[Table]:
+    if not estimate.interval.outside:
+        return []
+    table = Table(title="prices outside of what was measured", title_justify="left")
+    for name in ("family", "operation", "quantity"):
+        table.add_column(name, no_wrap=True)
+    for name in ("value", "measured"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for one in estimate.interval.outside:
+        value = one.value if isinstance(one.value, str) else f"{one.value:.4g}"
+        span = "no such kind" if one.low is None else f"{one.low:.4g} to {one.high:.4g}"
+        table.add_row(one.family, one.operation, one.quantity, value, span)
+    return [table]
 
 
 def _constants(constants: tuple[Constant, ...]) -> Table:

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from moesim.spec.provenance import Bytes, Number, Seconds
+from moesim.spec.provenance import Bytes, Constant, Number, Seconds
 from moesim.spec.validation import NamedSpec
 
 
@@ -18,9 +18,11 @@ class FabricSpec(NamedSpec):
     latency: Seconds = Field(description="One hop of a ring between nodes. [s]")
     base_latency: Seconds = Field(description="Start of a collective. [s]")
     ring_efficiency: Number = Field(description="Share of the usable NIC bandwidth that a long ring reaches. [-]")
-    ring_node_latency: Seconds = Field(description="Per node, of a ring over all rails and NVLink. [s]")
     p2p_latency: Seconds = Field(description="One message between two ranks. [s]")
     alltoall_base_latency: Seconds
     alltoall_latency_per_node: Seconds
     alltoall_efficiency: Number = Field(description="Share of the usable NIC bandwidth for large messages. [-]")
     alltoall_half_bytes: Bytes = Field(description="Bytes a rank sends at which half of that is reached. [B]")
+    fits: dict[str, Constant] = Field(
+        default_factory=dict, description="Corrections of collectives across nodes; see `moesim.cost.collectives.nccl`."
+    )

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from moesim.spec.provenance import Bandwidth, Bytes, Flop, FlopRate, Number, Seconds, SpecModel, Watts
+from moesim.spec.provenance import Bandwidth, Bytes, Constant, Flop, FlopRate, Number, Seconds, SpecModel, Watts
 from moesim.spec.validation import Count, NamedSpec
 
 
@@ -14,7 +14,6 @@ class KernelConstants(SpecModel):
     """Constants of the kernel cost forms on one GPU; `moesim.cost` says what each form does with them."""
 
     gemm_efficiency: Number
-    gemm_tile_penalty: Number
     gemm_prologue: Number
     gemm_power_slope: Number
     gemm_power_onset: Flop
@@ -40,6 +39,33 @@ class KernelConstants(SpecModel):
     mxfp8_wgrad_rate: Number | None = Field(None, description="Weight-gradient GEMM in MXFP8 over its forward. [-]")
     fp4_efficiency: Number | None = Field(None, description="For NVFP4. [-]")
     quantize_efficiency: Number | None = Field(None, description="Rate of a cast over that of a plain copy. [-]")
+    gemm_small_tile_penalty: Number | None = Field(None, description="Time of a 64x64 tile over its share. [-]")
+    gemm_half_tile_penalty: Number | None = Field(None, description="Time of a 128x64 tile over its share. [-]")
+    gemm_square_tile_penalty: Number | None = Field(None, description="Time of a 128x128 tile over its share. [-]")
+    gemm_idle_gain: Number | None = Field(None, description="Share of a tile's time saved where no other SM works. [-]")
+    gemm_power_depth: Number | None = Field(None, description="Decades of FLOP that a decade of k counts for. [-]")
+    gemm_wave_smoothing: Number | None = Field(None, description="Part of a wave that need not be whole. [-]")
+    gemm_split_fixed: Seconds | None = Field(None, description="What cutting k costs.")
+    gemm_reduction: Number | None = Field(None, description="Traffic of partial sums over one FP32 result each. [-]")
+    gemm_input_l2: Number | None = Field(None, description="Share of the L2 that holds the left operand. [-]")
+    gemm_input_speedup: Number | None = Field(None, description="How much faster a held left operand moves. [-]")
+    gemm_output_l2: Number | None = Field(None, description="Share of the L2 that holds the result. [-]")
+    gemm_output_speedup: Number | None = Field(None, description="How much faster a held result moves. [-]")
+    gemm_narrow_fixed: Seconds | None = Field(None, description="gemm_fixed for operands below 16 bits.")
+    gemm_narrow_prologue: Number | None = Field(None, description="Time of a tile's prologue over that of 16 bits. [-]")
+    grouped_gemm_prologue: Number | None = Field(None, description="Start and end of a tile, in units of k. [-]")
+    grouped_gemm_norm: Number | None = Field(None, description="p-norm that joins compute and memory. [-]")
+    grouped_gemm_wave_smoothing: Number | None = Field(None, description="Part of a wave that need not be whole. [-]")
+    grouped_gemm_memory_efficiency: Number | None = Field(None, description="Share of memory_bandwidth. [-]")
+    grouped_gemm_small_tile_penalty: Number | None = Field(None, description="Time of a 64x64 tile over its share. [-]")
+    grouped_gemm_half_tile_penalty: Number | None = Field(None, description="The same of a 64x128 tile. [-]")
+    attention_softmax: Number | None = Field(None, description="Cost of the softmax in head dimensions. [-]")
+    attention_norm: Number | None = Field(None, description="p-norm of spread work and the longest tile. [-]")
+    attention_wide_penalty: Number | None = Field(None, description="Time of heads of 256 over their share. [-]")
+    attention_latent_penalty: Number | None = Field(None, description="Time of 192/128 heads over their share. [-]")
+    attention_power_slope: Number | None = Field(None, description="Slowdown per decade of FLOP above the onset. [-]")
+    memory_l2: Number | None = Field(None, description="Share of the L2 that holds what a kernel moves. [-]")
+    memory_l2_speedup: Number | None = Field(None, description="How much faster held bytes move. [-]")
 
 
 class GpuSpec(NamedSpec):
@@ -97,6 +123,9 @@ class NodeLinks(SpecModel):
     alltoall_bandwidth: Bandwidth
     alltoall_latency: Seconds
     alltoall_ramp: Seconds
+    fits: dict[str, Constant] = Field(
+        default_factory=dict, description="Corrections of collectives in a node; see `moesim.cost.collectives.nccl`."
+    )
 
 
 class NodeSpec(NamedSpec):

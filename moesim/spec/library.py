@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, Literal, overload
 
 from moesim.base.errors import Issue, SpecError, did_you_mean
+from moesim.spec.calibration import KERNEL_FAMILIES, CalibrationSpec
 from moesim.spec.fabric import FabricSpec
 from moesim.spec.hardware import GpuSpec, NicSpec, NodeSpec
 from moesim.spec.inherit import with_inherited, with_profile
@@ -15,6 +17,7 @@ from moesim.spec.model import ModelSpec
 from moesim.spec.refused import refusal
 from moesim.spec.scenario import ScenarioSpec
 from moesim.spec.software import SoftwareSpec
+from moesim.spec.storage import StorageSpec
 from moesim.spec.transport import TransportSpec
 from moesim.spec.validation import NamedSpec, validate
 from moesim.spec.yaml_file import Document, display_name, read_document
@@ -26,6 +29,8 @@ KINDS: dict[str, tuple[str, type[NamedSpec], str]] = {
     "fabrics": ("hardware_specs/fabrics", FabricSpec, "fabric"),
     "software": ("hardware_specs/software", SoftwareSpec, "software"),
     "transports": ("hardware_specs/transports", TransportSpec, "expert transport"),
+    "storage": ("hardware_specs/storage", StorageSpec, "storage"),
+    "calibrations": ("hardware_specs/calibrations", CalibrationSpec, "calibration"),
     "models": ("scenarios/models", ModelSpec, "model"),
     "scenarios": ("scenarios", ScenarioSpec, "scenario"),
     "runs": ("scenarios/runs", ScenarioSpec, "run"),
@@ -34,6 +39,10 @@ KINDS: dict[str, tuple[str, type[NamedSpec], str]] = {
 
 INHERITING = frozenset({"gpus", "nics", "nodes", "fabrics", "software"})
 """Kinds whose specs may take values from each other."""
+
+
+LINKED = ("nodes", "fabrics", "transports")
+"""Kinds whose links or legs calibrations correct."""
 
 
 @dataclass(frozen=True)
@@ -99,9 +108,86 @@ def document(kind: str, name: str) -> Document:
     written = _written(path, _changed(path))
     if found != path.stem:
         written = with_profile(written, found)
+    if kind == "gpus":
+        written = _calibrated(written, found)
+    if kind in LINKED:
+        written = _linked(written, kind, found)
     return with_inherited(written, lambda other: document(kind, other))
 
 
+def calibrations(gpu: str) -> dict[str, CalibrationSpec]:
+    """Return the calibrations of the kernels of a GPU, by family."""
+    found = (get("calibrations", path.stem) for path in sorted(folder("calibrations").glob(f"{gpu}-*.yaml")))
+    return {one.family: one for one in found if one.gpu == gpu and one.family in KERNEL_FAMILIES}
+
+
+def _link_file(kind: str, name: str) -> Path:
+    return folder("calibrations") / f"{name}-{'transport' if kind == 'transports' else 'collectives'}.yaml"
+
+
+def _linked(written: Document, kind: str, name: str) -> Document:
+    """Return a node, a fabric or a transport with what its calibration has."""
+    path = _link_file(kind, name)
+    if not path.is_file():
+        return written
+    fits = get("calibrations", path.stem).entries()
+    if kind == "transports":
+        constants = written.data | {"constants": written.data.get("constants", {}) | fits}
+        return Document(written.name, constants, written.lines, written.origins)
+    links = written.data.get("links", {}) if kind == "nodes" else written.data
+    links = links | {"fits": links.get("fits", {}) | fits}
+    data = written.data | {"links": links} if kind == "nodes" else links
+    return Document(written.name, data, written.lines, written.origins)
+
+
+def link_calibration(kind: Literal["nodes", "fabrics", "transports"], name: str) -> CalibrationSpec | None:
+    """Return the calibration of the links of a node or a fabric, or of a transport; else of the one that it is like."""
+    path = _link_file(kind, name)
+    if path.is_file():
+        return get("calibrations", path.stem)
+    data = _data(file(kind, name))
+    like = (data.get("links", {}).get("like") if kind == "nodes" else None) or data.get("like")
+    return link_calibration(kind, like["spec"]) if like else None
+
+
+def calibrations_like(gpu: str) -> dict[str, CalibrationSpec]:
+    """Return the calibrations that a GPU has, or takes from the GPU that its kernels are like."""
+    own = calibrations(gpu)
+    data = _data(folder("gpus") / f"{gpu}.yaml")
+    like = data.get("kernels", {}).get("like") or data.get("like")
+    return (calibrations_like(like["spec"]) if like else {}) | own
+
+
+def uncalibrated_gpu(name: str, family: str) -> GpuSpec:
+    """Return a GPU without its own calibration of a family: where another fit of it starts."""
+    found = find("gpus", name)
+    path = file("gpus", found)
+    written = _calibrated(_written(path, _changed(path)), found, skip=family)
+    return validate(GpuSpec, with_inherited(written, lambda other: document("gpus", other)))
+
+
+def uncalibrated_transport(name: str) -> TransportSpec:
+    """Return a transport without its calibration: where another fit of it starts."""
+    path = file("transports", name)
+    return validate(TransportSpec, _written(path, _changed(path)))
+
+
+def _calibrated(written: Document, gpu: str, skip: str = "") -> Document:
+    """Return a GPU with the constants of its calibrations in place of those that its file has."""
+    return calibrated(written, [one for family, one in calibrations(gpu).items() if family != skip])
+
+
+def calibrated(written: Document, used: Iterable[CalibrationSpec]) -> Document:
+    """Return a GPU with the kernel constants of calibrations in place of its own."""
+    entries = {name: entry for one in used for name, entry in one.entries().items()}
+    if not entries:
+        return written
+    data = written.data | {"kernels": written.data.get("kernels", {}) | entries}
+    return Document(written.name, data, written.lines, written.origins)
+
+
+@overload
+def get(kind: Literal["calibrations"], name: str) -> CalibrationSpec: ...
 @overload
 def get(kind: Literal["gpus"], name: str) -> GpuSpec: ...
 @overload
@@ -115,6 +201,8 @@ def get(kind: Literal["software"], name: str) -> SoftwareSpec: ...
 @overload
 def get(kind: Literal["transports"], name: str) -> TransportSpec: ...
 @overload
+def get(kind: Literal["storage"], name: str) -> StorageSpec: ...
+@overload
 def get(kind: Literal["models"], name: str) -> ModelSpec: ...
 @overload
 def get(kind: Literal["scenarios", "runs"], name: str) -> ScenarioSpec: ...
@@ -127,6 +215,8 @@ def get(kind: str, name: str) -> NamedSpec:
     """
     found = find(kind, name)
     sources = sorted(folder(kind).glob("*.yaml")) if kind in INHERITING else [file(kind, found)]
+    if kind in ("gpus", *LINKED):
+        sources += sorted(folder("calibrations").glob("*.yaml"))
     return _read(kind, found, root(), tuple(_changed(path) for path in sources))
 
 

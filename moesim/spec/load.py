@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 
 from moesim.base.errors import Collector, Issue, SpecError, did_you_mean
 from moesim.spec import library
+from moesim.spec.calibration import KERNEL_FAMILIES, CalibrationSpec
 from moesim.spec.fabric import FabricSpec
 from moesim.spec.hardware import GpuSpec, NicSpec, NodeSpec
 from moesim.spec.model import ModelSpec
@@ -76,6 +78,7 @@ class ScenarioSpecs:
     nic: NicSpec
     fabric: FabricSpec
     software: SoftwareSpec
+    calibrations: tuple[CalibrationSpec, ...] = ()
     _transports: dict[str, TransportSpec] = field(default_factory=dict, repr=False, compare=False)
 
     @property
@@ -103,9 +106,11 @@ def load_specs(scenario: ScenarioSpec) -> ScenarioSpecs:
     """Return everything a scenario names; raises a `SpecError` with every name that is unknown."""
     problems = Collector()
 
-    def find(kind: str, name: str, prefix: str, type_: type[Any], path: str) -> Any:
+    def find(
+        kind: str, name: str, prefix: str, type_: type[Any], path: str, own: Sequence[CalibrationSpec] = ()
+    ) -> Any:
         try:
-            return _spec(scenario, kind, name, prefix, type_)
+            return _spec(scenario, kind, name, prefix, type_, own=own)
         except SpecError as error:
             problems.extend(_at(scenario.where(path), path, error))
 
@@ -113,8 +118,10 @@ def load_specs(scenario: ScenarioSpec) -> ScenarioSpecs:
     software = find("software", scenario.software, "software", SoftwareSpec, "software")
     node = find("nodes", scenario.cluster.node, "node", NodeSpec, "cluster.node")
     gpu = nic = fabric = None
+    calibrations: tuple[CalibrationSpec, ...] = ()
     if node is not None:
-        gpu = find("gpus", node.gpu, "gpu", GpuSpec, "cluster.node")
+        calibrations = _calibrations(scenario, library.find("gpus", node.gpu), problems)
+        gpu = find("gpus", node.gpu, "gpu", GpuSpec, "cluster.node", calibrations)
         nic = find("nics", node.nic, "nic", NicSpec, "cluster.node")
         fabric_name = scenario.cluster.fabric or node.default_fabric
         fabric = find("fabrics", fabric_name, "fabric", FabricSpec, "cluster.fabric")
@@ -128,7 +135,7 @@ def load_specs(scenario: ScenarioSpec) -> ScenarioSpecs:
             fix = f"write {whole - node.gpus_per_node + 1} to {whole}, or leave it out"
             problems.extend(_at(scenario.where("cluster.gpus"), "cluster.gpus", SpecError.single("", "", what, fix)))
     problems.raise_if_any()
-    return ScenarioSpecs(scenario, model, node, gpu, nic, fabric, software)  # type: ignore[arg-type]
+    return ScenarioSpecs(scenario, model, node, gpu, nic, fabric, software, calibrations)  # type: ignore[arg-type]
 
 
 def _model(scenario: ScenarioSpec, problems: Collector) -> ModelSpec | None:
@@ -146,18 +153,47 @@ def _model(scenario: ScenarioSpec, problems: Collector) -> ModelSpec | None:
 
 
 def _spec(
-    scenario: ScenarioSpec, kind: str, name: str, prefix: str, type_: type[Any], inner: tuple[str, ...] = ()
+    scenario: ScenarioSpec,
+    kind: str,
+    name: str,
+    prefix: str,
+    type_: type[Any],
+    inner: tuple[str, ...] = (),
+    own: Sequence[CalibrationSpec] = (),
 ) -> Any:
-    """Return a spec of the library, with the overrides of the scenario that begin with `prefix`."""
+    """Return a spec of the library, with `own` calibrations and the overrides that begin with `prefix`."""
     changes = {
         path.removeprefix(prefix + "."): value
         for path, value in scenario.overrides.items()
         if path.startswith(prefix + ".")
     }
-    if not changes:
+    if not changes and not own:
         return library.get(kind, name)
     where = {path: scenario.where(f"overrides.{prefix}.{path}") for path in changes}
-    return validate(type_, apply_overrides(library.document(kind, name), changes, where, inner))
+    document = library.calibrated(library.document(kind, name), own)
+    return validate(type_, apply_overrides(document, changes, where, inner))
+
+
+def _calibrations(scenario: ScenarioSpec, gpu: str, problems: Collector) -> tuple[CalibrationSpec, ...]:
+    """Return the user's own calibrations of a GPU; one issue for each that is not of it."""
+    found: dict[str, CalibrationSpec] = {}
+    where = scenario.where("calibrations")
+    folder = Path() if where.startswith("--") else scenario.folder or Path()
+    for name in scenario.calibrations:
+        try:
+            one = validate(CalibrationSpec, read_document(folder / name))
+            if one.family not in KERNEL_FAMILIES:
+                what = f"'{name}' is a calibration of {one.family}"
+                raise SpecError.single("", "", what, "one of " + ", ".join(KERNEL_FAMILIES))
+            if library.find("gpus", one.gpu) != gpu:
+                what = f"'{name}' is a calibration of {one.gpu}, and the nodes have {gpu}"
+                raise SpecError.single("", "", what, f"measure on {gpu}, or name another node")
+            if one.family in found:
+                raise SpecError.single("", "", f"'{name}' is a second calibration of {one.family}", "name one")
+            found[one.family] = one
+        except SpecError as error:
+            problems.extend(_at(where, "calibrations", error))
+    return tuple(found.values())
 
 
 def _at(where: str, path: str, error: SpecError) -> list[Issue]:

@@ -66,7 +66,6 @@ def with_overrides(scenario: ScenarioSpec, changes: Mapping[str, Any], where: st
 
 UNPRICED = {
     "gpu.pcie_bandwidth": "offload is not modelled yet",
-    "gpu.l2_capacity": "prices do not know the L2 cache",
     "gpu.power": "the clock under the power limit is part of the GEMM fit",
     "fabric.oversubscription": "only non-blocking fabrics are modelled yet",
     "software.host.graph_launch": "CUDA graphs are not modelled yet",
@@ -90,6 +89,10 @@ def _key(path: str) -> KeyPath | None:
     if first in _SCENARIO_FIELDS:
         return tuple(path.split("."))
     return ("strategy", path) if path in STRATEGY_FIELDS else None
+
+
+SET_BY_OPTION = "set by --"
+"""How the note of a number begins that an option has set; those of a file name the file."""
 
 
 def apply_overrides(

@@ -123,7 +123,8 @@ class ScenarioSpec(NamedSpec):
     """One training run to estimate.
 
     ``overrides`` changes a number of the hardware or software for this scenario only, by its dotted path:
-    ``gpu.memory_bandwidth: 4 TB/s``.
+    ``gpu.memory_bandwidth: 4 TB/s``. ``calibrations`` are files that ``moesim calibrate`` wrote for kernels of its GPU;
+    they stand in for those that are shipped.
     """
 
     model: StrictStr
@@ -133,6 +134,7 @@ class ScenarioSpec(NamedSpec):
     global_batch: Annotated[StrictInt, Field(ge=1, le=10**9)]
     strategy: StrategySpec = StrategySpec()
     overrides: dict[str, Any] = Field(default_factory=dict)
+    calibrations: Names = ()
     measured: MeasuredSpec | None = None
     notes: StrictStr | None = None
 

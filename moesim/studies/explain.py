@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +17,7 @@ from moesim.problem import Problem
 from moesim.result import Estimate
 from moesim.timeline.walk import last_rank
 from moesim.workload.model import LatentAttention
-from moesim.workload.ops import ExpertLeg, Gemm, Message, Traffic
+from moesim.workload.ops import ExpertLeg, Gemm, Message, Traffic, Work
 
 
 @dataclass(frozen=True)
@@ -73,22 +74,21 @@ def explain(problem: Problem) -> Explanation:
         {phase: {name: float(value) for name, value in classes.items()} for phase, classes in one.phases.items()}
         for one in rank_memory(plan, blocks)
     )
-    return Explanation(answer, rank, tuple(_rows(plan, blocks, rank)), memory)
+    return Explanation(answer, rank, tuple(_row(plan, *one) for one in rank_ops(plan, blocks, rank)), memory)
 
 
-def _rows(plan: Plan, blocks: Blocks, rank: int) -> list[OpRow]:
+def rank_ops(plan: Plan, blocks: Blocks, rank: int) -> Iterator[tuple[str, PricedOp, int]]:
+    """Operations of a pipeline rank: where each is, its price, and how often it is called in a step."""
     owners = plan.schedule.stage_rank(plan.strategy.pp, plan.strategy.vpp)
     uses: dict[int, int] = {}
     for stage, owner in zip(plan.stages, owners, strict=True):
         if owner == rank:
             for block in chunk_blocks(plan, stage, blocks):
                 uses[id(block)] = uses.get(id(block), 0) + plan.num_micro_batches // plan.schedule.pipelines
-    rows: list[OpRow] = []
     for name, block in blocks.items():
         for word, ops in (("fwd", block.forward), ("bwd", block.backward)):
-            where = f"{_label(name)} {word}"
-            rows.extend(_row(plan, where, op, uses[id(block)]) for op in ops if id(block) in uses)
-    return rows
+            if id(block) in uses:
+                yield from ((f"{_label(name)} {word}", op, uses[id(block)]) for op in ops)
 
 
 def _label(name: Name) -> str:
@@ -103,11 +103,6 @@ def _label(name: Name) -> str:
 
 def _row(plan: Plan, where: str, priced: PricedOp, calls: int) -> OpRow:
     work = priced.op.work
-    message = 0.0
-    if isinstance(work, Message):
-        message = float(work.size)
-    elif isinstance(work, ExpertLeg):
-        message = float(work.busy_tokens * work.top_k * work.row_bytes)
     return OpRow(
         where=where,
         name=priced.op.name,
@@ -115,15 +110,22 @@ def _row(plan: Plan, where: str, priced: PricedOp, calls: int) -> OpRow:
         category=priced.op.category,
         flop=float(work.flop),
         hbm_bytes=float(work.hbm_bytes),
-        message_bytes=message,
+        message_bytes=message_bytes(work),
         seconds=float(priced.seconds),
         host_s=float(priced.launch),
         calls=calls,
-        bound=_bound(plan, priced),
+        bound=bound(plan, priced),
     )
 
 
-def _bound(plan: Plan, priced: PricedOp) -> str:
+def message_bytes(work: Work) -> float:
+    """Payload of a message or an expert leg, 0 for a kernel. [B]"""
+    if isinstance(work, Message):
+        return float(work.size)
+    return float(work.busy_tokens * work.top_k * work.row_bytes) if isinstance(work, ExpertLeg) else 0.0
+
+
+def bound(plan: Plan, priced: PricedOp) -> str:
     """What limits an operation: the larger of its two roofline times, its link, or the fixed time of a kernel."""
     work, gpu = priced.op.work, plan.machine.gpu
     if float(np.ravel(priced.seconds)[0]) == 0:

@@ -32,6 +32,8 @@ def loaded(*arguments: str) -> set[str]:
     [
         ("--help",),
         ("estimate", "--help"),
+        ("roofline", "--help"),
+        ("kernel", "gemm", "--help"),
         ("estimate", "qwen3-235b-h100x256"),
         ("estimate", "qwen3-235b-h100x256", "--json"),
         ("explain", "qwen3-235b-h100x256"),

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from moesim.estimator import estimate
+from moesim.report.estimate import seconds
 from moesim.result import BREAKDOWN
 
 MEMORY = [
@@ -26,7 +27,9 @@ def test_the_table_for_people(moesim, scenario, qwen):
     assert "predicted" in shown.out
     for words in ("step time", "tokens/s per GPU", "dense GEMM", "expert exchange (EP)", "pipeline bubble", "fits:"):
         assert words in shown.out
-    assert f"{sum(answer.breakdown_s.values()):.2f} s" in shown.out
+    assert seconds(sum(answer.breakdown_s.values())) in shown.out
+    assert "90 % interval" in shown.out
+    assert "not errors of the model" in " ".join(shown.out.split())
     assert "layers placed by: count-embedding-and-loss" in shown.out
     assert "assumed: strategy.cp_kind" in shown.out
     assert "\x1b" not in shown.out  # no colours where nobody looks
@@ -53,8 +56,9 @@ def test_the_json_of_the_runs(moesim, name, answer_keys):
     assert set(answer["exposed_s"]) == {"ep", "tp", "cp", "pp", "dp", "host"}
     assert set(answer["binding"]) == {"resource", "share"}
     assert answer["evidence"] in ("measured", "calibrated", "datasheet", "assumed")
-    assert answer["low_s"] is None
-    assert answer["high_s"] is None
+    assert answer["low_s"] < answer["step_time_s"] < answer["high_s"]
+    assert set(answer["interval"]["contributions"][0]) == {"name", "log_error", "share", "evidence", "family"}
+    assert "structure" in answer["interval"]["lacks"]
     assert answer["flops_convention"] == "causal"
     assert answer["feasible"] is True
     assert answer["violations"] == []

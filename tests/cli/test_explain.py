@@ -44,7 +44,7 @@ def test_json(moesim, scenario, qwen):
         "calls",
         "bound",
     }
-    assert set(answer["constants"][0]) == {"path", "setting", "value", "elasticity", "kind", "source"}
+    assert set(answer["constants"][0]) == {"path", "setting", "value", "elasticity", "kind", "source", "by_hand"}
     assert len(answer["memory_phases"]) == answer["estimate"]["strategy"]["pp"]
     for phases, stage in zip(answer["memory_phases"], answer["estimate"]["memory"]["stages"], strict=True):
         assert all(name.endswith("_bytes") for classes in phases.values() for name in classes)

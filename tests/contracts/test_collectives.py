@@ -91,25 +91,29 @@ def test_more_latency_is_never_faster(links, name, constant):
 
 
 @pytest.mark.parametrize("group", SHARED, ids=lambda group: f"{group.size:.0f}x{group.per_node:.0f}")
-def test_a_ring_all_reduce_is_a_reduce_scatter_and_an_all_gather(links, group):
+def test_a_large_ring_all_reduce_is_a_reduce_scatter_and_an_all_gather(links, group):
+    """By the wires; what the protocols add at the start differs, and so do corrections that were fitted apart."""
+    unfitted = replace(links, fits={})
     scatter, gather, reduce = (
-        algorithms.get(f"ring-{name}").time(SIZES, group, links)
+        algorithms.get(f"ring-{name}").time(1e12, group, unfitted)
         for name in ("reduce-scatter", "all-gather", "all-reduce")
     )
-    assert reduce == pytest.approx(scatter + gather, rel=1e-15)
+    assert reduce == pytest.approx(scatter + gather, rel=1e-3)
 
 
 @pytest.mark.parametrize("group", SHARED, ids=lambda group: f"{group.size:.0f}x{group.per_node:.0f}")
-def test_an_all_reduce_is_never_slower_than_its_two_halves(links, group):
+def test_a_large_all_reduce_is_never_slower_than_its_two_halves(links, group):
+    """Small ones may be: PAT starts faster than any all-reduce, and NCCL does not build one of two halves."""
     scatter, gather, reduce = (
-        collective_time(name, SIZES, group, links) for name in ("reduce-scatter", "all-gather", "all-reduce")
+        collective_time(name, 1e12, group, links) for name in ("reduce-scatter", "all-gather", "all-reduce")
     )
-    assert (reduce <= (scatter + gather) * (1 + 1e-12)).all()
+    assert reduce <= (scatter + gather) * 1.02
 
 
 def test_every_constant_is_a_bandwidth_or_a_latency():
     others = {field.name for field in fields(Links)} - {*FASTER, *SLOWER}
-    assert others == {"nvls", "nvls_ramp_bytes"}  # a switch, and the size over which the pipeline of NVLS fills
+    switches = {"nvls", "nccl"}
+    assert others == {*switches, "nvls_ramp_bytes", "fits"}  # a size over which a pipeline fills, and corrections
 
 
 @each_collective

@@ -7,6 +7,7 @@ import pytest
 
 import moesim
 from moesim.cost.blocks import chunk_blocks, price_blocks
+from moesim.cost.machine import Nccl
 from moesim.cost.pipeline import step_times
 from moesim.cost.transports import transports
 from moesim.evaluator import evaluate
@@ -23,7 +24,8 @@ def node(variants: dict[str, Problem]) -> Problem:
     """A dense model on one node whose links have bandwidth and nothing else, so that time is traffic."""
     problem = variants["dense"].with_changes({"cluster.count": 1, "global_batch": 64})
     machine = problem.machine
-    wire = replace(machine.links, nvlink_base_latency=0.0, nvlink_latency=0.0, nvlink_ramp=0.0, nvls=False)
+    simple = replace(machine.links, fits={}, nvls=False, nccl=Nccl(protocols=("simple",)))
+    wire = replace(simple, nvlink_base_latency=0.0, nvlink_latency=0.0, nvlink_ramp=0.0)
     return replace(problem, machine=replace(machine, links=wire))
 
 

@@ -106,11 +106,16 @@ def test_a_boundary_costs_a_message_of_the_sequence_shard(small):
     plan = small.plan(small.strategy.replace(pp=4, tp=2))
     payload = 2 * 2048 / 2 * 2048
     links = plan.machine.links
-    assert boundary_time(plan, 0) == links.nic_p2p_latency + payload / links.nic_bandwidth  # a stage is two nodes
+    assert boundary_time(plan, 0) == collective_time(
+        "send-recv", payload, Group(2.0, 1.0), links
+    )  # a stage is two nodes
+    assert boundary_time(plan, 0) > payload / links.nic_bandwidth
     one_node = small.with_changes({"cluster.count": 1, "global_batch": 16})
     plan = one_node.plan(one_node.strategy.replace(pp=4, tp=2, ep=2))
     links = plan.machine.links
-    assert boundary_time(plan, 2) == links.p2p_latency + payload / links.p2p_bandwidth  # a stage is two GPUs
+    assert boundary_time(plan, 2) == collective_time(
+        "send-recv", payload, Group(2.0, 2.0), links
+    )  # a stage is two GPUs
 
 
 def test_overlapped_sends_are_delays_and_blocking_ones_are_work(small):

@@ -1,10 +1,13 @@
 """One operation: its price by the shape of its work, and what the host pays to launch it."""
 
+from dataclasses import replace
+
 import pytest
 
 from moesim.cost.attention import attention_time
 from moesim.cost.collectives import collective_time
 from moesim.cost.gemm import gemm_time
+from moesim.cost.grouped import grouped_gemm_time
 from moesim.cost.memory_bound import traffic_time
 from moesim.cost.price import launch_time, op_time
 from moesim.cost.transports import leg_time, transports
@@ -36,9 +39,17 @@ def test_every_shape_of_work_has_its_price(price, machine):
     assert price(LEG, "ep") == leg_time(transports.get("deepep"), LEG, machine.group(MESH, "ep"), machine)
 
 
-def test_a_grouped_product_pays_its_own_fixed_time(price, machine):
-    extra = price(GEMM, "grouped_gemm") - price(GEMM, "gemm")
-    assert extra == pytest.approx(machine.gpu.kernels.grouped_gemm_fixed)
+def test_a_grouped_product_pays_its_own_fixed_time(machine):
+    fixed = machine.gpu.kernels.grouped_gemm_fixed
+    slower = replace(machine.gpu, kernels=replace(machine.gpu.kernels, grouped_gemm_fixed=fixed + 5e-6))
+    for rows in (16, 4096):
+        work = replace(GEMM, m=rows, groups=8)
+        op = Op("experts", "grouped_gemm", work)
+        times = [
+            op_time(op, MESH, replace(machine, gpu=gpu), transports.get("deepep")) for gpu in (machine.gpu, slower)
+        ]
+        assert times[1] - times[0] == pytest.approx(5e-6)
+        assert times[0] == grouped_gemm_time(work, machine.gpu)
 
 
 def test_an_axis_of_one_rank_neither_moves_nor_launches(price, machine):

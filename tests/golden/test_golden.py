@@ -19,6 +19,8 @@ TOLERANCE = 1e-9
 KEPT = (
     "feasible",
     "step_time_s",
+    "low_s",
+    "high_s",
     "model_flop_per_token",
     "tflop_per_s_per_gpu",
     "mfu",

@@ -139,9 +139,9 @@ GPU = (root() / "hardware_specs" / "gpus" / "h100-sxm-80gb.yaml").read_text()
             "memory_bandwidth.kind: 'rumour' is not allowed; write 'measured', *",
         ),
         (
-            "value: 0.885",
-            "value: high",
-            "kernels.gemm_efficiency.value: 'high' is not a plain number; write for example 0.9",
+            "value: 0.75, source: published-hopper-figures",
+            "value: high, source: published-hopper-figures",
+            "kernels.attention_backward_rate.value: 'high' is not a plain number; write for example 0.9",
         ),
         ("  gemm_norm:", "  other:", "kernels.gemm_norm: is missing; add gemm_norm: {value: *"),
         ("  bf16:", "  bf17:", "peak_flop_rate has no bf16; MFU is reported against it"),

@@ -60,7 +60,7 @@ def test_low_precision_is_faster_and_reaches_less_of_its_peak(name: str) -> None
 
 
 def test_what_one_gpu_takes_from_another_says_so() -> None:
-    base, other = (library.get("gpus", name).kernels.gemm_norm for name in ("h100-sxm-80gb", "b200-sxm"))
+    base, other = (library.get("gpus", name).kernels.attention_diagonal for name in ("h100-sxm-80gb", "b200-sxm"))
     assert (other.value, other.kind) == (base.value, "assumed")
     assert other.note
     assert other.note.startswith("as h100-sxm-80gb; no measurement")

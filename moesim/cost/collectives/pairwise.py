@@ -1,61 +1,117 @@
-"""Exchanges made of point-to-point messages: send/recv and the pairwise all-to-all."""
+"""Exchanges made of point-to-point messages: send/recv and the pairwise all-to-all(v)."""
 
 import numpy as np
 
 from moesim.base.numeric import Numeric
 from moesim.cost.collectives import Algorithm, algorithms
+from moesim.cost.collectives.elementwise import ceiling, floor_log2, larger, never, norm_of, pick, root, smaller
+from moesim.cost.collectives.nccl import MEGABYTE, corrected, enabled
 from moesim.cost.machine import Group, Links
 
-MEGABYTE = 1e6
+NET_CHANNELS = 4.0
+"""Channels a peer across nodes, ceil(50 GB/s / 14 GB/s)."""
+RANK_CHANNELS, MOST_NET_CHANNELS = 4.0, 16.0
+"""Channels that a communicator across nodes keeps for messages: so many for each rank of a node, and at most."""
+CHANNEL_BANDWIDTH = 14e9
+"""What one channel of a message moves across nodes. [B/s]"""
+MIX = 4.0
+
+
+def message_channels(group: Group, links: Links) -> Numeric:
+    r"""Channels of one message across nodes. [-]
+
+    .. math:: c = \min\left(c_0, \frac{\min(4 g, 16)}{\lceil n / 8 \rceil}\right), \quad
+        \text{rounded down to a power of two, at least 1}
+
+    A NIC asks for :math:`c_0`; the ranks of the communicator share what it has. On ten nodes with 1, 2, 4 and 8 GPUs each
+    this leaves 2, 2, 2 and 1 channels, which move 25, 25, 26 and 15 GB/s; pairs of the same nodes keep 4 and reach 40-46.
+
+    References
+    ----------
+    nccl-2.30.7 (ncclTopoComputeP2pChannels); nccl-tests-cluster for the channels of nodes that use few GPUs
+    """
+    kept = smaller(RANK_CHANNELS * group.per_node, MOST_NET_CHANNELS) / ceiling(group.size / 8)
+    wanted = smaller(links.fits.get("send-recv-net-channels", NET_CHANNELS), kept)
+    return 2.0 ** floor_log2(larger(1.0, wanted))
 
 
 def send_recv_time(size: Numeric, group: Group, links: Links) -> Numeric:
-    """Time of one message between neighbours of the group. [s]
+    r"""Time of one message between neighbours of a group. [s]
 
-    ``group`` has two ranks: in one node (NVLink) or in two (one NIC).
+    .. math:: T = \alpha + S / \min(\beta_{nic}, c \beta_c)
+
+    Inside a node a message takes all of NVLink; across nodes c channels share what a NIC gives.
     """
-    inside = links.p2p_latency + size / links.p2p_bandwidth
-    across = links.nic_p2p_latency + size / links.nic_bandwidth
-    return np.where(group.nodes > 1, across, inside)
+    inside = corrected("send-recv-pairwise-simple", size, links.p2p_latency, size / links.p2p_bandwidth, group, links)
+    channel = links.fits.get("send-recv-net-channel-bandwidth", CHANNEL_BANDWIDTH)
+    rate = norm_of(links.nic_bandwidth, message_channels(group, links) * channel, 2 * MIX)
+    across = corrected("send-recv-pairwise-simple", size, links.nic_p2p_latency, size / rate, group, links)
+    return pick(group.nodes > 1, across, inside)
 
 
-def pairwise_all_to_all_time(size: Numeric, group: Group, links: Links) -> Numeric:
+def pairwise_all_to_all_time(size: Numeric, group: Group, links: Links, skew: Numeric = 1.0) -> Numeric:
     r"""Time of an all-to-all of n - 1 send/recv pairs. [s]
 
     .. math::
 
-        T = \alpha + \max\left(\frac{S (g - 1)}{n \beta_{nvl}} + \gamma \sqrt{S / 1\,\mathrm{MB}},
-            \; \frac{S (n - g)}{n \beta_{nic}} \left(1 + \frac{S_h}{S}\right)\right)
+        T = \lambda \alpha + \max\left(\frac{r S (g - 1)}{n \epsilon \beta_{nvl}} + \gamma \sqrt{S / 1\,\mathrm{MB}},
+            \; \frac{(r S + S_h) (n - g)}{n \epsilon \beta_{nic}}\right)
 
-    A GPU sends through its own NIC only: NICs do not add up as they do for a ring.
+    A GPU sends through its own NIC only: NICs do not add up as they do for a ring. Across nodes the start grows with
+    the ranks, :math:`\alpha = \alpha_0 + \alpha_1 n / 8`: a batch of eight messages after the other.
 
     Parameters
     ----------
     size
-        Bytes a rank sends in total, its own share included, S. [B]
+        Bytes a rank sends on average, its own share included, S. [B]
+    skew
+        Bytes that the busiest rank sends or receives over the average, r; 1 where all are alike. [-]
 
     References
     ----------
     nccl-tests-130
     """
-    inside = size * (group.per_node - 1) / group.size / links.alltoall_bandwidth
-    inside = inside + links.alltoall_ramp * np.sqrt(size / MEGABYTE)
-    remote = (group.size - group.per_node) / group.size
-    nic = links.nic_bandwidth * links.nic_alltoall_efficiency
-    across = remote * (size + links.nic_alltoall_half_bytes) / nic
-    start = links.nic_alltoall_base_latency + group.nodes * links.nic_alltoall_latency_per_node
-    return np.where(group.nodes > 1, start + np.maximum(inside, across), links.alltoall_latency + inside)
+    if not enabled(links, "pairwise"):
+        return never(size, group.size)
+    name = "all-to-all-pairwise-simple"
+    busy = skew * size
+    local = busy * (group.per_node - 1) / group.size / links.alltoall_bandwidth
+    ramp = links.alltoall_ramp
+    alone = corrected(name, size, links.alltoall_latency, local, group, links, ramp)
+    away = (group.size - group.per_node) / group.size
+    fits, net = links.fits, f"{name}-net"
+    half = links.nic_alltoall_half_bytes * fits.get(f"{net}-half-bytes", 1.0)
+    rate = links.nic_bandwidth * links.nic_alltoall_efficiency * fits.get(f"{net}-bandwidth", 1.0)
+    ranks = group.size / 8 * links.nic_alltoall_latency_per_node * fits.get(f"{net}-per-rank", 1.0)
+    start = links.nic_alltoall_base_latency * fits.get(f"{net}-latency", 1.0) + ranks
+    across = start + larger(local + ramp * root(size / MEGABYTE), away * (busy + half) / rate)
+    return pick(group.nodes > 1, across, alone)
+
+
+def busiest_share(rows: Numeric) -> Numeric:
+    r"""Skew of an all-to-all(v): what the busiest rank sends or receives over the mean. [-]
+
+    .. math:: r = \max\left(\max_i \sum_j S_{ij}, \max_j \sum_i S_{ij}\right) \Big/ \frac{1}{n} \sum_{ij} S_{ij}
+
+    Parameters
+    ----------
+    rows
+        Bytes from rank i (row) to rank j (column). [B]
+    """
+    matrix = np.asarray(rows, dtype=float)
+    busiest = max(matrix.sum(axis=1).max(), matrix.sum(axis=0).max())
+    return float(busiest / matrix.sum() * len(matrix))
 
 
 algorithms.add(
     "send-recv",
-    Algorithm("send-recv", send_recv_time),
+    Algorithm("send-recv", send_recv_time, "pairwise"),
     summary="One message between two ranks.",
     source="nccl-2.30.7",
 )
 algorithms.add(
     "pairwise-all-to-all",
-    Algorithm("all-to-all", pairwise_all_to_all_time),
+    Algorithm("all-to-all", pairwise_all_to_all_time, "pairwise"),
     summary="All-to-all as n - 1 send/recv pairs, each GPU on its own NIC.",
     source="nccl-tests-130",
 )

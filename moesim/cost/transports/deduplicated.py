@@ -21,7 +21,8 @@ class Deduplicated:
         T = T_0 + \left[(x / \beta_{rdma})^p + (c / (n_{SM} \beta_{SM}))^p + (y / \beta_{nvl})^p\right]^{1/p}
 
     with x the bytes to other NVLink domains (a token once per domain), c the token copies that the SMs handle (once per
-    GPU), and y the NVLink bytes. Constants ``intra_*`` hold inside a domain, ``inter_*`` across; dispatch and combine
+    GPU), and y the NVLink bytes. :math:`T_0` grows with the tokens and their square root, and inside a domain with the
+    bytes of a row and the copies of a token. Constants ``intra_*`` hold inside a domain, ``inter_*`` across; dispatch and combine
     have their own. Balanced routing; a hot rank scales its tokens.
 
     Parameters
@@ -42,33 +43,7 @@ class Deduplicated:
         counting: Numeric = 0.0
         if leg.counts and "notify_base" in constants:
             counting = constants["notify_base"] + constants["notify_per_node"] * group.nodes
-        times = (self._across(leg, group, constants), self._inside(leg, group, constants))
-        return counting + np.where(group.nodes > 1, *times)
-
-    def _across(self, leg: ExpertLeg, group: Group, constants: Mapping[str, Numeric]) -> Numeric:
-        name, norm = f"inter_{leg.direction}", constants["norm"]
-        payload = leg.busy_tokens * leg.row_bytes
-        domains = distinct_groups(group.nodes, leg.top_k, leg.num_experts)
-        copies = payload * distinct_groups(group.size, leg.top_k, leg.num_experts)
-        start: Numeric = (
-            constants[f"{name}_base"]
-            + constants.get(f"{name}_per_node", constants.get(f"{name}_per_domain", 0.0)) * group.nodes
-            + constants.get(f"{name}_per_sqrt_token", 0.0) * np.sqrt(leg.busy_tokens)
-        )
-        rdma = payload * domains * (1 - 1 / group.nodes) / constants[f"{name}_rdma_bandwidth"]
-        sms = constants.get("inter_num_sms", constants["num_sms"])
-        handled = copies / (sms * constants[f"{name}_sm_bandwidth"])
-        nvlink = copies * (1 - 1 / group.per_node) / constants[f"intra_{leg.direction}_nvlink_bandwidth"]
-        return start + (rdma**norm + handled**norm + nvlink**norm) ** (1 / norm)
-
-    def _inside(self, leg: ExpertLeg, group: Group, constants: Mapping[str, Numeric]) -> Numeric:
-        name, norm, sms = f"intra_{leg.direction}", constants["norm"], constants["num_sms"]
-        header = constants.get(f"{name}_token_bytes", 0.0)
-        copies = leg.busy_tokens * (leg.row_bytes + header) * distinct_groups(group.size, leg.top_k, leg.num_experts)
-        start = constants[f"{name}_base"] + constants.get(f"{name}_per_token", 0.0) * leg.busy_tokens / sms
-        handled = copies / (sms * constants[f"{name}_sm_bandwidth"])
-        nvlink = copies * (1 - 1 / group.per_node) / constants[f"{name}_nvlink_bandwidth"]
-        return start + (handled**norm + nvlink**norm) ** (1 / norm)
+        return counting + leg_seconds(leg, group, constants)
 
     def passes(self, leg: ExpertLeg, group: Group) -> LayoutPasses:
         """Tokens go out as they are; the receiver expands one copy per GPU into a row per local route."""
@@ -86,3 +61,50 @@ class Deduplicated:
     def sm_share(self, machine: Machine) -> Numeric:
         """SMs that the kernels of a leg occupy. [-]"""
         return machine.transports[self.name]["num_sms"] / machine.gpu.num_sms
+
+
+def leg_seconds(leg: ExpertLeg, group: Group, constants: Mapping[str, Numeric]) -> Numeric:
+    """Time of one leg without the exchange of counts, for the constants of a transport. [s]"""
+    return np.where(group.nodes > 1, _across(leg, group, constants), _inside(leg, group, constants))
+
+
+def _across(leg: ExpertLeg, group: Group, constants: Mapping[str, Numeric]) -> Numeric:
+    name = f"inter_{leg.direction}"
+    norm = constants.get(f"{name}_norm", constants["norm"])
+    payload = leg.busy_tokens * leg.row_bytes
+    domains = distinct_groups(group.nodes, leg.top_k, leg.num_experts)
+    copies = payload * distinct_groups(group.size, leg.top_k, leg.num_experts)
+    start: Numeric = (
+        constants[f"{name}_base"]
+        + constants.get(f"{name}_per_node", constants.get(f"{name}_per_domain", 0.0)) * group.nodes
+        + constants.get(f"{name}_per_sqrt_token", 0.0) * np.sqrt(leg.busy_tokens)
+    )
+    rdma = payload * domains * (1 - 1 / group.nodes) / constants[f"{name}_rdma_bandwidth"]
+    handled = copies / sm_rate(name, constants, constants.get("inter_num_sms", constants["num_sms"]))
+    nvlink = copies * (1 - 1 / group.per_node) / constants[f"intra_{leg.direction}_nvlink_bandwidth"]
+    return start + (rdma**norm + handled**norm + nvlink**norm) ** (1 / norm)
+
+
+def _inside(leg: ExpertLeg, group: Group, constants: Mapping[str, Numeric]) -> Numeric:
+    name, sms = f"intra_{leg.direction}", constants["num_sms"]
+    norm = constants.get(f"{name}_norm", constants["norm"])
+    header = constants.get(f"{name}_token_bytes", 0.0)
+    reached = distinct_groups(group.size, leg.top_k, leg.num_experts)
+    copies = leg.busy_tokens * (leg.row_bytes + header) * reached
+    start: Numeric = constants[f"{name}_base"]
+    for term, amount in (
+        ("per_copy", reached),
+        ("per_row_byte", leg.row_bytes),
+        ("per_token", leg.busy_tokens / sms),
+        ("per_sqrt_token", np.sqrt(leg.busy_tokens)),
+    ):
+        start = start + constants.get(f"{name}_{term}", 0.0) * amount
+    handled = copies / sm_rate(name, constants, sms)
+    nvlink = copies * (1 - 1 / group.per_node) / constants[f"{name}_nvlink_bandwidth"]
+    token = leg.busy_tokens * leg.row_bytes / (sms * constants.get(f"{name}_token_bandwidth", np.inf))
+    return start + (handled**norm + nvlink**norm + token**norm) ** (1 / norm)
+
+
+def sm_rate(name: str, constants: Mapping[str, Numeric], sms: Numeric) -> Numeric:
+    r"""What the SMs of a leg move together, :math:`n_{SM}^q \beta_{SM}`; measurements find q a little off 1. [B/s]"""
+    return sms ** constants.get(f"{name}_sm_power", 1.0) * constants[f"{name}_sm_bandwidth"]

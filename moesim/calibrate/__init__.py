@@ -1,0 +1,1 @@
+"""Constants of the price forms from measurements: readers, robust fits, splits, scores, and overlays that keep them."""

@@ -1,0 +1,88 @@
+"""Memory-bound kernels: rows of casts from the package and of CSV files, and the constants that they decide."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from moesim.calibrate.family import Family, Floats, Stage, csv_or_package
+from moesim.calibrate.fit import Parameter
+from moesim.calibrate.measurements import Rows, gpu_names, numbers, read_csv
+from moesim.calibrate.tables import package_table, source_key
+from moesim.cost.machine import Gpu
+from moesim.cost.memory_bound import traffic_time
+from moesim.cost.regimes import traffic_regime
+from moesim.workload.ops import Traffic
+
+
+def read(source: str, gpu: str) -> Rows:
+    """Timings of memory-bound kernels of one GPU from the package or a CSV."""
+    path, framework = csv_or_package(source)
+    return _from_package(gpu, framework) if path is None else from_csv(path, gpu)
+
+
+def _from_package(gpu: str, framework: str) -> Rows:
+    # a cast by a known scale moves its bytes as a copy does; one that looks for the scale first is slower
+    table, version = package_table(gpu, "quantize", "scale_matrix_perf", framework)
+    rows = Rows(table, source_key(), version, len(table))
+    rows.keep(table["quant_dtype"] == "fp8", "format is not modelled")
+    sizes = rows.frame[["m", "k"]].astype(float)
+    rows.frame = rows.frame.assign(bytes=3 * sizes["m"] * sizes["k"], kernel="cast to FP8", cast=False)
+    rows.keep(rows.frame["time_s"] > 0, "time is not positive")
+    return rows.keep(~rows.frame.duplicated(["m", "k"]), "same shape again")
+
+
+def from_csv(path: Path, gpu: str | None) -> Rows:
+    """Rows of a CSV with columns as in memory_kernels.csv: ``bytes``, and ``time_us`` or ``gbs``."""
+    frame = numbers(read_csv(path, ("bytes", "time_us")), ("bytes", "time_us", "gbs"))
+    frame["time_s"] = frame["time_us"] * 1e-6
+    if "gbs" in frame:
+        frame["time_s"] = frame["time_s"].fillna(frame["bytes"] / frame["gbs"] / 1e9)
+        frame["bytes"] = frame["bytes"].fillna(frame["gbs"] * 1e9 * frame["time_s"])
+    kernels = frame["kernel"].fillna("") if "kernel" in frame else pd.Series("", frame.index)
+    frame["cast"] = kernels.str.contains("cast|quant", case=False)
+    rows = Rows(frame, path.name, "", len(frame))
+    if "gpu" in rows.frame and gpu is not None:
+        rows.keep(gpu_names(rows.frame["gpu"]) == gpu, f"not measured on {gpu}")
+    rows.keep(rows.frame[["bytes", "time_s"]].notna().all(axis=1), "no size or no time")
+    return rows.keep((rows.frame[["bytes", "time_s"]] > 0).all(axis=1), "size or time is not positive")
+
+
+def predict(frame: pd.DataFrame, gpu: Gpu, extra: Mapping[str, float]) -> Floats:
+    """Times of rows. [s]"""
+    slower = np.where(frame["cast"], gpu.kernels.quantize_efficiency, 1.0)
+    return np.asarray(traffic_time(frame["bytes"].to_numpy(dtype=float) / slower, gpu))
+
+
+def regimes(frame: pd.DataFrame, gpu: Gpu) -> NDArray[Any]:
+    """Regimes of rows."""
+    return traffic_regime(Traffic(frame["bytes"].to_numpy(dtype=float)), gpu)
+
+
+MEMORY = Family(
+    "memory",
+    read,
+    from_csv,
+    predict,
+    regimes,
+    (
+        Stage(
+            "",
+            lambda frame: np.ones(len(frame), dtype=bool),
+            (
+                Parameter("memory_efficiency", 0.88, 0.3, 1.0),
+                Parameter("memory_fixed", 2e-6, 1e-7, 2e-5, dimension="time"),
+                Parameter("memory_l2", 0.5, 0.02, 4),
+                Parameter("memory_l2_speedup", 1.5, 1, 20),
+            ),
+        ),
+    ),
+    split=("bytes",),
+    keys=("bytes", "kernel"),
+    covered=("bytes",),
+)

@@ -1,0 +1,151 @@
+"""``moesim checkpoint``: bytes, time of a save, interval and goodput."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from moesim.base.errors import SpecError
+from moesim.base.units import format_quantity, parse_quantity
+from moesim.cli import grammar
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from moesim.studies.checkpoint import CheckpointAnswer, Shrunk
+
+HELP = """Say how large a checkpoint is, how long a save takes, how often to save, and the goodput that failures leave.
+
+Times take s, min, h or d. Without --mtbf-gpu, failures come as often as in the training of Llama 3.
+"""
+
+
+def command(
+    scenario: grammar.Scenario = None,
+    model: grammar.ModelOption = None,
+    cluster: grammar.ClusterOption = None,
+    changes: grammar.SetOption = None,
+    storage: Annotated[str, typer.Option("--storage", help="Where to: moesim specs storage.")] = "parallel-filesystem",
+    contents: Annotated[str, typer.Option("--contents", help="What is saved of a parameter.")] = "fp32-adam",
+    save_bw: Annotated[
+        str | None, typer.Option("--save-bw", metavar="RATE", help="Of all writers, such as 100GB/s.")
+    ] = None,
+    writers: Annotated[int | None, typer.Option("--writers", min=1, help="Nodes, or ranks, that write.")] = None,
+    asynchronous: Annotated[
+        bool, typer.Option("--async", help="Copy to host memory, write in the background.")
+    ] = False,
+    interval: Annotated[
+        str | None, typer.Option("--interval", metavar="TIME", help="Computing time between saves.")
+    ] = None,
+    mtbf_gpu: Annotated[
+        str | None, typer.Option("--mtbf-gpu", metavar="TIME", help="Of one GPU, such as 50000h.")
+    ] = None,
+    mtbf_node: Annotated[str | None, typer.Option("--mtbf-node", metavar="TIME", help="Of the rest of a node.")] = None,
+    restart: Annotated[
+        str | None, typer.Option("--restart", metavar="TIME", help="Before the load, such as 10min.")
+    ] = None,
+    timeout: Annotated[
+        str | None, typer.Option("--timeout", metavar="TIME", help="Of the watchdog, such as 600s.")
+    ] = None,
+    lose: Annotated[
+        int | None, typer.Option("--lose", min=1, metavar="NODES", help="Go on with so many fewer.")
+    ] = None,
+    as_json: grammar.JsonOption = False,
+    output: grammar.OutputOption = None,
+) -> None:
+    """Run the verb."""
+    fixed = grammar.assignments(changes, "--set")
+    times = {"--interval": interval, "--mtbf-gpu": mtbf_gpu, "--mtbf-node": mtbf_node, "--restart": restart}
+    given = {name: _positive(name, text, "time") for name, text in (times | {"--timeout": timeout}).items()}
+    bandwidth = _positive("--save-bw", save_bw, "bandwidth")
+    grammar.writable(output=output)
+    problem = grammar.problem_of(scenario, model, cluster)
+    if fixed:
+        problem = problem.with_changes(fixed)
+
+    from moesim.studies import checkpoint as study
+
+    plan = study.Plan(
+        storage,
+        contents,
+        asynchronous,
+        writers,
+        bandwidth,
+        given["--interval"],
+        given["--mtbf-gpu"] or study.GPU_MTTF_S,
+        given["--mtbf-node"],
+        study.RESTART_S if given["--restart"] is None else given["--restart"],
+        given["--timeout"],
+    )
+    found = study.checkpoint(problem, plan)
+    smaller = study.shrunk(problem, lose, contents) if lose else None
+    plain = found.to_dict() | ({"shrunk": smaller.to_dict()} if smaller else {})
+    grammar.deliver(plain, _table(found, study.CONTENTS[contents][1], smaller), as_json, output)
+
+
+def _positive(option: str, text: str | None, dimension: str) -> float | None:
+    if text is None:
+        return None
+    try:
+        value = parse_quantity(text, dimension)
+    except ValueError as error:
+        raise SpecError.single(option, "", str(error)) from None
+    if value <= 0:
+        raise SpecError.single(option, "", f"'{text}' is not more than zero")
+    return value
+
+
+def duration(seconds: float) -> str:
+    """Time as people say it: hours and days where it is long."""
+    for size, word in ((86400.0, "d"), (3600.0, "h"), (60.0, "min")):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.1f} {word}"
+    return format_quantity(seconds, "time", 3)
+
+
+def _steps(found: CheckpointAnswer) -> str:
+    if found.step_time_s is None:
+        return "   (the strategy is not legal, so the step is not known: moesim estimate says why)"
+    return f", {found.interval_steps:,} steps of {duration(found.step_time_s)}"
+
+
+def _table(found: CheckpointAnswer, contents: str, smaller: Shrunk | None) -> Table:
+    from rich.table import Table
+
+    table = Table(title=found.name, title_justify="left", show_header=False)
+    size = format_quantity(found.num_bytes, "bytes")
+    rows = [
+        ("checkpoint", f"{size}: {found.params:,} parameters x {found.bytes_per_param:g} B ({contents})"),
+        ("written by", f"{found.writers} writers, {format_quantity(found.write_bandwidth, 'bandwidth')} together"),
+        (
+            "one save",
+            f"{duration(found.save_time_s)} at that rate, up to {duration(found.slow_save_time_s)} as real saves go",
+        ),
+        ("the job stands still", duration(found.blocking_s)),
+    ]
+    if found.host_bytes:
+        rows.append(("host memory of a node", format_quantity(found.host_bytes, "bytes")))
+    intervals = ", ".join(f"{name} {duration(value)}" for name, value in found.intervals_s.items())
+    shares = ", ".join(f"{name} {value:.2%}" for name, value in found.wasted.items())
+    lost = "" if found.survives_node_loss else "   (lost with a node: keep a second place)"
+    rows += [
+        ("a failure every", duration(found.mtbf_s)),
+        ("restart", f"{duration(found.restart_s)}, of it {duration(found.load_time_s)} to load{lost}"),
+        ("best interval", intervals),
+        ("interval", duration(found.interval_s) + _steps(found)),
+        ("goodput", f"{found.goodput:.2%}   (wasted, to first order: {shares})"),
+    ]
+    if found.trips_watchdog is not None:
+        rows.append((f"watchdog of {duration(found.timeout_s or 0.0)}", f"trips: {found.trips_watchdog}"))
+    if smaller is not None:
+        told = f"{smaller.throughput:.1%} of the throughput" if smaller.throughput else "not with this strategy: "
+        size = format_quantity(smaller.reshard_bytes_per_gpu, "bytes")
+        rows.append(
+            (f"with {smaller.nodes} nodes", f"{told}{'; '.join(smaller.refused)}; a GPU reads {size} to reshard")
+        )
+    if found.assumed:
+        rows.append(("assumed", ", ".join(found.assumed)))
+    for row in rows:
+        table.add_row(*row)
+    return table

@@ -1,0 +1,217 @@
+"""From the specs of hardware and software to the machine that prices ask, with the provenance of each number."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from moesim.cost.certainty import NET, NODE
+from moesim.cost.machine import Gpu, Host, KernelConstants, Links, Machine, Nccl, Residuals, Runtime, RuntimeMemory
+from moesim.spec import library
+from moesim.spec.calibration import DERIVED_SPREAD, CalibrationSpec
+from moesim.spec.fabric import FabricSpec
+from moesim.spec.hardware import GpuSpec, NicSpec, NodeSpec
+from moesim.spec.load import ScenarioSpecs
+from moesim.spec.software import SoftwareSpec
+from moesim.spec.transport import TransportSpec
+from moesim.workload.setting import Fusion
+
+SAME = 0.01
+"""Links whose rates differ by less are taken as those that a transport was fitted on. [-]"""
+
+
+def build_machine(specs: ScenarioSpecs) -> Machine:
+    """Return the numbers of a machine, with the provenance of each."""
+    gpu, node, nic, fabric, software = specs.gpu, specs.node, specs.nic, specs.fabric, specs.software
+    used = {name: specs.transport(name) for name in library.names("transports")}
+    provenance = dict(specs.provenance)
+    for name, transport in used.items():
+        provenance |= transport.provenance(f"transports.{name}")
+    legs: dict[str, Residuals] = {}
+    for transport in used.values():
+        legs |= leg_residuals(transport, gpu, node, nic)
+    return Machine(
+        gpu=build_gpu(gpu),
+        links=build_links(node, nic, fabric, software.runtime.nvls.value),
+        host=Host(
+            software.host.kernel_launch.value + software.host.framework_per_kernel.value,
+            software.host.device_sync.value,
+            software.host.graph_launch.value,
+        ),
+        runtime=build_runtime(software),
+        memory=RuntimeMemory(
+            software.memory.cuda_context.value,
+            software.memory.nccl_per_communicator.value,
+            software.memory.allocator_slack.value,
+            software.runtime.extra_memory.value,
+        ),
+        nvlink_domain=float(node.nvlink_domain),
+        gpus_per_node=node.gpus_per_node,
+        num_gpus=specs.num_gpus,
+        transports={name: transport_constants(spec, gpu, node, nic, software) for name, spec in used.items()},
+        provenance=provenance,
+        residuals=build_residuals(gpu.name, specs.calibrations) | build_link_residuals(node.name, fabric.name) | legs,
+    )
+
+
+def build_gpu(gpu: GpuSpec) -> Gpu:
+    """Return the numbers of a GPU."""
+    kernels = {
+        name: constant.value
+        for name in KernelConstants.__dataclass_fields__
+        if (constant := getattr(gpu.kernels, name)) is not None
+    }
+    return Gpu(
+        gpu.name,
+        gpu.num_sms.value,
+        gpu.peak_flop_rate["bf16"].value,
+        gemm_rates(gpu),
+        gpu.memory_bandwidth.value,
+        gpu.memory_capacity.value,
+        KernelConstants(**kernels),
+        gpu.l2_capacity.value,
+    )
+
+
+def build_residuals(gpu: str, own: Sequence[CalibrationSpec] = ()) -> dict[str, Residuals]:
+    """Return how far the prices of each family of kernels were off, wider where they are another GPU's.
+
+    The user's `own` calibrations stand in for those that are shipped.
+    """
+    used = library.calibrations_like(gpu) | {one.family: one for one in own}
+    return {family: _residuals(one, one.gpu == gpu) for family, one in used.items()}
+
+
+def build_link_residuals(node: str, fabric: str) -> dict[str, Residuals]:
+    """Return how far the prices of collectives were off in a node and across nodes."""
+    found: dict[str, Residuals] = {}
+    for family, name, one in (
+        (NODE, node, library.link_calibration("nodes", node)),
+        (NET, fabric, library.link_calibration("fabrics", fabric)),
+    ):
+        if one is not None:
+            found[family] = _residuals(one, one.gpu == name)
+    return found
+
+
+def leg_residuals(spec: TransportSpec, gpu: GpuSpec, node: NodeSpec, nic: NicSpec) -> dict[str, Residuals]:
+    """Return how far the prices of the legs of a transport were off, wider on links that it was not fitted on."""
+    one = library.link_calibration("transports", spec.name)
+    if one is None:
+        return {}
+    own = all(abs(scale - 1) < SAME for scale in link_scales(spec, gpu, node, nic).values())
+    return {f"transport-{spec.name}": _residuals(one, own)}
+
+
+def _residuals(one: CalibrationSpec, own: bool) -> Residuals:
+    quantiles = {name: (spread.q05, spread.q50, spread.q95) for name, spread in one.residuals.items()}
+    return Residuals(quantiles, one.covered, 1.0 if own else DERIVED_SPREAD)
+
+
+def build_links(node: NodeSpec, nic: NicSpec, fabric: FabricSpec, nvls: bool = True) -> Links:
+    """Return the links of a node and its network, with the corrections that calibrations lay over them."""
+    links = node.links
+    return Links(
+        nvlink_bandwidth=links.nvlink_usable_bandwidth.value,
+        nvlink_base_latency=links.nvlink_base_latency.value,
+        nvlink_latency=links.nvlink_latency.value,
+        nvlink_ramp=links.nvlink_ramp.value,
+        nvls_bandwidth=links.nvls_bandwidth.value,
+        nvls_latency=links.nvls_latency.value,
+        nvls_ramp=links.nvls_ramp.value,
+        nvls_ramp_bytes=links.nvls_ramp_bytes.value,
+        p2p_bandwidth=links.p2p_bandwidth.value,
+        p2p_latency=links.p2p_latency.value,
+        alltoall_bandwidth=links.alltoall_bandwidth.value,
+        alltoall_latency=links.alltoall_latency.value,
+        alltoall_ramp=links.alltoall_ramp.value,
+        nic_bandwidth=nic.bandwidth.value * nic.usable_share.value * node.nics_per_node / node.gpus_per_node,
+        nic_latency=fabric.latency.value,
+        nic_base_latency=fabric.base_latency.value,
+        nic_ring_efficiency=fabric.ring_efficiency.value,
+        nic_p2p_latency=fabric.p2p_latency.value,
+        nic_alltoall_base_latency=fabric.alltoall_base_latency.value,
+        nic_alltoall_latency_per_node=fabric.alltoall_latency_per_node.value,
+        nic_alltoall_efficiency=fabric.alltoall_efficiency.value,
+        nic_alltoall_half_bytes=fabric.alltoall_half_bytes.value,
+        nvls=nvls,
+        fits={name: fit.value for name, fit in (links.fits | fabric.fits).items()},
+        nccl=Nccl(ll128_net=nic.protocol == "infiniband"),
+    )
+
+
+def transport_constants(
+    spec: TransportSpec, gpu: GpuSpec, node: NodeSpec, nic: NicSpec, software: SoftwareSpec | None = None
+) -> dict[str, float]:
+    """Return the constants of a transport; those fitted on other links grow with the links at hand."""
+    values = {name: constant.value for name, constant in spec.constants.items() if not name.startswith("reference_")}
+    told = software.constants.get(f"{spec.name}_num_sms") if software else None
+    if told is not None:
+        values["num_sms"] = told.value
+    for word, scale in link_scales(spec, gpu, node, nic).items():
+        values |= {name: value * scale for name, value in values.items() if name.endswith(word)}
+    return values
+
+
+def link_scales(spec: TransportSpec, gpu: GpuSpec, node: NodeSpec, nic: NicSpec) -> dict[str, float]:
+    """Return how many times faster the links at hand are than those that a transport was fitted on, by name of a rate."""
+    links = {
+        "nvlink_bandwidth": ("reference_nvlink_bandwidth", gpu.nvlink_bandwidth.value),
+        "rdma_bandwidth": ("reference_nic_bandwidth", nic.bandwidth.value * node.nics_per_node / node.gpus_per_node),
+    }
+    return {
+        word: rate / spec.constants[reference].value
+        for word, (reference, rate) in links.items()
+        if reference in spec.constants
+    }
+
+
+EFFICIENCIES = {
+    "fp8": ("fp8", "fp8_efficiency"),
+    "fp8-rowwise": ("fp8", "fp8_rowwise_efficiency"),
+    "fp8-blockwise": ("fp8", "fp8_blockwise_efficiency"),
+    "mxfp8": ("fp8", "mxfp8_efficiency"),
+    "nvfp4": ("fp4", "fp4_efficiency"),
+}
+"""Kinds of GEMM below 16 bits: the peak they count against, and the constant that says what they reach of it."""
+
+
+def gemm_rates(gpu: GpuSpec) -> dict[str, float]:
+    """Peak of the GEMM form for each kind of operand that the GPU knows. [FLOP/s]
+
+    The form multiplies by ``gemm_efficiency``, so a kind with an efficiency of its own has its peak scaled by the ratio.
+    """
+    rates = {name: rate.value for name, rate in gpu.peak_flop_rate.items() if name in ("bf16", "fp16")}
+    for name, (peak, constant) in EFFICIENCIES.items():
+        efficiency = getattr(gpu.kernels, constant)
+        if peak in gpu.peak_flop_rate and efficiency is not None:
+            rates[name] = gpu.peak_flop_rate[peak].value * efficiency.value / gpu.kernels.gemm_efficiency.value
+    if "mxfp8" in rates:
+        wgrad = gpu.kernels.mxfp8_wgrad_rate
+        rates["mxfp8-wgrad"] = rates["mxfp8"] * (wgrad.value if wgrad else 1.0)
+    return rates
+
+
+def build_runtime(software: SoftwareSpec) -> Runtime:
+    """Return what the software does beside the strategy."""
+    runtime = software.runtime
+    fused = runtime.fused_cross_entropy.value or runtime.fused_linear_cross_entropy.value
+    in_fp32 = runtime.logits_dtype.value == "fp32"
+    logits = (4.0 if in_fp32 else 2.0) + (0.0 if fused else 4.0)  # unfused: an FP32 softmax beside them
+    if runtime.logits_bytes is not None:
+        logits = runtime.logits_bytes.value
+    if runtime.fused_linear_cross_entropy.value:
+        logits = 0.0
+    return Runtime(
+        fusion=Fusion(
+            cross_entropy=fused,
+            logits_bytes=logits,
+            compiled=runtime.compiled.value,
+            weights_in_combine=bool(runtime.weights_in_combine and runtime.weights_in_combine.value),
+        ),
+        launches_per_moe_layer=runtime.launches_per_moe_layer.value,
+        launches_per_dense_layer=runtime.launches_per_dense_layer.value,
+        main_param_remainders=runtime.main_param_remainders.value,
+        local_accumulation=runtime.grad_accumulation.value == "local",
+        bf16_layers=int(runtime.bf16_layers.value),
+        max_live_params=live.value if (live := software.constants.get("max_live_parameters")) else None,
+    )

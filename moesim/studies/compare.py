@@ -1,0 +1,93 @@
+"""Estimates side by side: what each term of the step gains or loses against the first."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from moesim.base.errors import SpecError
+from moesim.estimator import estimate
+from moesim.problem import Problem
+from moesim.result import BREAKDOWN, Estimate
+
+
+@dataclass(frozen=True)
+class Case:
+    """One column: how it differs, and its estimate or why there is none."""
+
+    name: str
+    answer: Estimate | None
+    refused: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Cases beside each other; the first one that could be estimated is the base of the differences."""
+
+    cases: tuple[Case, ...]
+
+    @property
+    def base(self) -> Estimate:
+        """Estimate that the others are set against."""
+        return next(case.answer for case in self.cases if case.answer is not None)
+
+    def deltas_s(self, answer: Estimate) -> dict[str, float]:
+        """Difference of each term of the step; they add up to the difference of the step. [s]"""
+        return {name: answer.breakdown_s[name] - self.base.breakdown_s[name] for name in BREAKDOWN}
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values in SI units."""
+        plain: list[dict[str, Any]] = []
+        for case in self.cases:
+            if case.answer is None:
+                plain.append({"case": case.name, "refused": list(case.refused)})
+                continue
+            told = {
+                "case": case.name,
+                "delta_s": case.answer.step_time_s - self.base.step_time_s,
+                "speedup": self.base.step_time_s / case.answer.step_time_s,
+                "delta_breakdown_s": self.deltas_s(case.answer),
+                "delta_peak_bytes": case.answer.memory.peak_bytes - self.base.memory.peak_bytes,
+            }
+            plain.append(told | {"estimate": case.answer.to_dict()})
+        return {"base": next(case.name for case in self.cases if case.answer is not None), "cases": plain}
+
+
+def comparison(
+    problems: Mapping[str, Problem], variants: Sequence[Mapping[str, str]], include_base: bool = True
+) -> Comparison:
+    """Estimate every problem as it is and under every variant.
+
+    Parameters
+    ----------
+    problems
+        Problems by the names of their columns.
+    variants
+        Changes as ``--set`` takes them; an empty one changes nothing.
+    include_base
+        Put each problem as it stands before its variants.
+
+    Raises
+    ------
+    SpecError
+        Where nothing at all can be estimated, with every reason.
+    """
+    cases: list[Case] = []
+    issues = []
+    empty: dict[str, str] = {}
+    wanted = [empty, *(one for one in variants if one)] if include_base else list(variants)
+    for name, problem in problems.items():
+        for changes in wanted:
+            told = ", ".join(f"{path.removeprefix('strategy.')}={value}" for path, value in changes.items())
+            column = " ".join(part for part in (name if len(problems) > 1 or not told else "", told) if part)
+            try:
+                answer = estimate(problem.with_changes(changes, "--vary") if changes else problem)
+            except SpecError as error:
+                issues += list(error.issues)
+                cases.append(Case(column, None, tuple(str(issue) for issue in error.issues)))
+            else:
+                cases.append(Case(column, answer))
+    if all(case.answer is None for case in cases):
+        raise SpecError(issues)
+    return Comparison(tuple(cases))

@@ -1,0 +1,1 @@
+"""Readers of measurement files: one format a file."""

@@ -1,0 +1,190 @@
+"""``moesim collective``: prices, verdicts, tables, and one line for what is wrong."""
+
+import csv
+
+import pytest
+
+
+def test_an_all_to_all_names_everything(moesim):
+    found = moesim("collective", "alltoall", "--cluster", "hgx-h100:16", "--size", "1GiB", "--json").json
+    assert found["ranks"] == 128
+    assert found["low_s"] < found["time_s"] < found["high_s"]
+    assert found["busbw_bytes_per_s"] == pytest.approx(found["algbw_bytes_per_s"] * 127 / 128)
+    assert found["algorithm"] == "pairwise"
+    assert found["binding"] == "NIC"
+
+
+def test_a_measurement_is_judged(moesim):
+    call = ("collective", "alltoall", "--cluster", "hgx-h100:16", "--size", "1GiB", "--json", "--measured")
+    assert moesim(*call, "46GB/s").json["verdict"] == "healthy"
+    sick = moesim(*call, "20GB/s").json
+    assert sick["verdict"] == "sick"
+    assert "half rate" in sick["causes"][0]["cause"]
+
+
+def test_what_nccl_is_told_changes_the_choice(moesim):
+    call = ("collective", "allreduce", "--cluster", "hgx-h100:1", "--size", "1GiB", "--json")
+    assert moesim(*call).json["algorithm"] == "nvls"
+    assert moesim(*call, "--no-nvls").json["algorithm"] == "ring"
+    assert moesim(*call, "--algo", "ring", "--proto", "ll").json["protocol"] == "ll"
+
+
+@pytest.mark.parametrize(
+    ("operation", "nodes", "algorithm", "size"),
+    [
+        ("allreduce", 16, "collnet", "64MiB"),
+        ("allreduce", 1, "symmetric", "64KiB"),
+        ("alltoall", 1, "copy-engine", "1GiB"),
+        ("alltoall", 16, "hierarchical", "64KiB"),
+    ],
+)
+def test_ways_that_are_off_are_taken_when_they_are_named(moesim, operation, nodes, algorithm, size):
+    call = ("collective", operation, "--cluster", f"hgx-h100:{nodes}", "--size", size, "--json")
+    named = moesim(*call, "--algo", algorithm).json
+    assert named["algorithm"] == algorithm
+    assert 0 < named["time_s"] < 1
+    assert named["evidence"] == "datasheet"
+    assert moesim(*call).json["algorithm"] != algorithm
+    assert moesim(*call, "--algo", "^tree").json["algorithm"] != algorithm
+
+
+def test_a_table_is_priced_and_counts_what_it_refuses(moesim, tmp_path):
+    path = tmp_path / "rows.csv"
+    rows = [
+        ("H100 80GB HBM3", "all_reduce", 2**30, 8, 8, 4000.8, ""),
+        ("H100 80GB HBM3", "all_reduce", 2**30, 8, 8, 40008, ""),
+        ("H100 80GB HBM3", "all_reduce", 2**30, 8, 8, 4000.8, "CORRUPTION: #wrong"),
+        ("MI300X", "all_reduce", 2**30, 8, 8, 4000.8, ""),
+        ("H100 SXM", "all_reduce", "peak of 1..2", 8, 8, 4000.8, ""),
+        ("H100 SXM", "broadcast", 2**30, 8, 8, 4000.8, ""),
+    ]
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(("gpu", "op", "size_bytes", "nranks", "gpus_per_node", "time_us", "notes"))
+        writer.writerows(rows)
+    found = moesim("collective", "--from", str(path), "--json").json
+    assert [row["verdict"] for row in found["rows"]] == ["healthy", "sick", "corrupt"]
+    assert found["summary"]["count"] == 3
+    assert found["summary"]["refused"] == {"no size": 1, "operation 'broadcast' is not priced": 1, "unknown GPU": 1}
+
+
+ALL = ("collective", "allgather", "--cluster", "hgx-h100:1")
+MEASURED = """gpu,op,size_bytes,nranks,gpus_per_node,time_us,wrong
+H100 SXM,all_gather,33554432,8,8,125.5,0
+H100 SXM,all_gather,67108864,8,8,208.1,3
+H100 SXM,all_gather,67108864,16,8,208.1,0
+H200 SXM,all_gather,67108864,8,8,208.1,0
+H100 SXM,all_reduce,67108864,8,8,208.1,0
+"""
+LOG = """# nThread 1 nGpus 8 minBytes 33554432 maxBytes 67108864 step: 2(factor) warmup iters: 5 iters: 20
+#   Rank  0 Pid 1 on node00 device  0 [0x1b] NVIDIA H100 80GB HBM3
+"""
+
+
+@pytest.fixture
+def rows(tmp_path):
+    """A file of measured rows."""
+    path = tmp_path / "rows.csv"
+    path.write_text(MEASURED)
+    return str(path)
+
+
+def test_a_sweep_stands_beside_the_rows_that_are_alike(moesim, rows):
+    found = moesim(*ALL, "--sweep", "--from", rows, "--json").json
+    sizes = [row["size_bytes"] for row in found["rows"]]
+    assert sizes == [2.0**power for power in range(10, 35)]
+    assert [(row["size_bytes"], row["wrong"]) for row in found["measured"]] == [(2**25, False), (2**26, True)]
+    assert found["measured"][0]["busbw_bytes_per_s"] == pytest.approx(2**25 * 7 / 8 / 125.5e-6)
+    assert "measured" not in moesim(*ALL, "--sweep", "--json").json
+    assert "233.9-233.9 GB/s (1)" in moesim(*ALL, "--sweep", "--from", rows).out
+
+
+def test_a_sweep_is_drawn(moesim, rows, tmp_path):
+    names = ("alone.svg", "beside.svg")
+    for name, more in zip(names, ((), ("--from", rows)), strict=True):
+        assert moesim(*ALL, "--sweep", *more, "-o", str(tmp_path / name)).out == ""
+    alone, beside = ((tmp_path / name).read_text() for name in names)
+    assert "expected" in alone
+    assert "measured" not in alone
+    assert "measured (1 rows)" in beside
+    assert "data came out wrong (1 rows)" in beside
+    moesim(*ALL, "--sweep", "--from", rows, "-o", str(tmp_path / "again.svg"))
+    assert (tmp_path / "again.svg").read_text() == beside
+
+
+def test_a_log_is_priced_as_a_table(moesim, tmp_path):
+    path = tmp_path / "run_all_gather.log"
+    ranks = [f"#   Rank  {rank} Pid 1 on node00 device  {rank} [0x1b] NVIDIA H100 80GB HBM3" for rank in range(8)]
+    row = "    33554432       1048576     float    none      -1   125.5  267.4  233.9       0   125.0  268.4  234.9      2"
+    path.write_text("\n".join([LOG.splitlines()[0], *ranks, row, "# Avg bus bandwidth : 1"]) + "\n")
+    found = moesim("collective", "--from", str(path), "--json").json
+    (priced,) = found["rows"]
+    assert (priced["op"], priced["size_bytes"], priced["nranks"]) == ("all-gather", 33554432, 8)
+    assert priced["error"] == pytest.approx(priced["predicted_time_s"] / 125.5e-6 - 1)
+    assert found["summary"]["refused"] == {"data came out wrong (#wrong > 0)": 1}
+
+
+def test_expert_exchanges_are_priced_with_their_own_interval(moesim, tmp_path):
+    path = tmp_path / "ep.csv"
+    header = "gpu,num_ranks,num_nodes,library,mode,op,tokens_per_rank,hidden,topk,num_experts,dtype,num_sms,time_us\n"
+    lines = [
+        "H100 SXM,8,1,DeepEP,normal,dispatch,4096,7168,8,256,fp8,20,500",
+        "H100 SXM,,1,DeepEP,normal,dispatch,4096,7168,8,256,,20,500",  # all GPUs of a node; FP8 as DeepEP has it
+        "H100 SXM,64,8,DeepEP,normal,combine,4096,7168,8,256,bf16,20,",
+        "H100 SXM,8,1,DeepEP,low-latency,combine,4096,7168,8,256,bf16,20,9",
+        "H100 SXM,8,1,DeepEP,normal,combine,-1,7168,8,256,bf16,20,9",
+    ]
+    path.write_text(header + "\n".join(lines) + "\n")
+    found = moesim("collective", "--from", str(path), "--json").json
+    first, second, far = found["rows"]
+    assert first["predicted_time_s"] == second["predicted_time_s"]
+    assert first["evidence"] == "calibrated"
+    assert far["evidence"] == "extrapolated"  # eight nodes are beyond the rows of the fit
+    assert far["high_s"] / far["low_s"] > first["high_s"] / first["low_s"]
+    assert found["summary"]["refused"] == {"no tokens_per_rank": 1, "transport is not priced": 1}
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "told"),
+    [
+        ("a.csv", "", "is empty"),
+        ("a.csv", "gpu,op,size_bytes,nranks\n", "a header and no rows"),
+        ("a.csv", "gpu,op,size_bytes,nranks\nMI300X,all_gather,1024,8\n", "no row can be priced: unknown GPU (1)"),
+        ("a.csv", "gpu,op,message_size,nranks\nH100,all_gather,1024,8\n", "message_size counts elements"),
+        ("a.csv", "gpu,op,size_bytes,nranks\nH100,all_gather,N/A,8\n", "no row can be priced: no size (1)"),
+        ("a.log", LOG, "no usable row of nccl-tests"),
+    ],
+)
+def test_a_file_without_rows_is_one_line(moesim, tmp_path, name, content, told):
+    path = tmp_path / name
+    path.write_text(content)
+    (line,) = moesim("collective", "--from", str(path)).lines
+    assert told in line
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("alltoal", "--cluster", "hgx-h100:2", "--size", "1GiB"), "did you mean 'all-to-all'"),
+        (("alltoall", "--cluster", "hgx-h100", "--size", "1GiB"), "hgx-h100:32"),
+        (("alltoall", "--cluster", "hgx-h100:2", "--size", "0 B"), "'0 B' is not above zero"),
+        (("alltoall", "--cluster", "hgx-h100:2", "--size", "1GiB", "--measured", "30"), "write 30GB/s"),
+        (("alltoall", "--cluster", "hgx-h100:2", "--size", "1GiB", "--algo", "rings"), "did you mean 'ring'"),
+        (("alltoall", "--cluster", "hgx-h100:2", "--size", "1GiB", "--gpus-per-node", "9"), "1 to 8"),
+        (("alltoall", "--cluster", "hgx-h900:2", "--size", "1GiB"), "no node 'hgx-h900'"),
+        (("alltoall", "--cluster", "hgx-h100:2", "--size", "1GiB", "--proto", "ll1"), "did you mean 'll'"),
+        (("alltoall", "--cluster", "hgx-h100:2", "--size", "1e9"), "--size"),
+        (("alltoall", "--cluster", "hgx-h100:2", "--size", "1GiB", "-o", "a.svg"), "--sweep draws one"),
+        (("alltoall", "--cluster", "hgx-h100:2", "--size", "1GiB", "--sweep"), "leave --size out"),
+        (("alltoall", "--cluster", "hgx-h100:2", "--sweep", "--measured", "1ms"), "leave --measured out"),
+        (("alltoall", "--cluster", "hgx-h100:2", "--sweep", "--from", "none.csv"), "no such file"),
+        (("alltoall", "--cluster", "hgx-h100:2", "--size", "1GiB", "--algo", "pat"), "nothing that is left on"),
+        (("--from", "a.csv", "--no-nvls"), "leave --no-nvls out"),
+        (("--from", "none.csv"), "no such file"),
+        (("--from", "."), "is a folder"),
+        ((), "are needed"),
+    ],
+)
+def test_what_is_wrong_is_one_line(moesim, words, told):
+    (line,) = moesim("collective", *words).lines
+    assert told in line
