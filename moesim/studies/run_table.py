@@ -72,6 +72,11 @@ class Run:
 
 def read_runs(path: Path) -> Iterator[Run | Refused]:
     """Every row of a CSV file, as a run or with the reason why not."""
+    return map(run_of, table_rows(path))
+
+
+def table_rows(path: Path) -> Iterator[Row]:
+    """Rows of a CSV file as they stand; a `SpecError` where it is none of run tables."""
     with path.open(newline="", encoding="utf-8") as file:
         reader = csv.DictReader(file)
         missing = sorted(set(REQUIRED) - set(reader.fieldnames or ()))
@@ -80,7 +85,7 @@ def read_runs(path: Path) -> Iterator[Run | Refused]:
                 f"{path}:1", "", f"columns {', '.join(missing)} are missing", "see docs/run_table.md"
             )
         for row in reader:
-            yield run_of({name: (value or "").strip() for name, value in row.items() if name})
+            yield {name: (value or "").strip() for name, value in row.items() if name}
 
 
 def run_of(row: Row) -> Run | Refused:
