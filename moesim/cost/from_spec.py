@@ -206,6 +206,7 @@ def build_runtime(software: SoftwareSpec) -> Runtime:
             cross_entropy=fused,
             logits_bytes=logits,
             compiled=runtime.compiled.value,
+            attention=runtime.attention_kernel.value if runtime.attention_kernel else "fused",
             weights_in_combine=bool(runtime.weights_in_combine and runtime.weights_in_combine.value),
         ),
         launches_per_moe_layer=runtime.launches_per_moe_layer.value,

@@ -127,6 +127,20 @@ class LogitsDtype(Told):
     value: Literal["bf16", "fp32"]
 
 
+class AttentionKernel(Told):
+    """How the attention core runs.
+
+    ``fused``
+        one kernel as fast as those that the GPU was calibrated with (FlashAttention 3, cuDNN, TensorRT-LLM).
+    ``flash2``
+        FlashAttention 2, which does not use the asynchronous tensor cores of Hopper.
+    ``unfused``
+        a product, a softmax, a dropout and a product, with all scores in memory; the mask saves nothing.
+    """
+
+    value: Literal["fused", "flash2", "unfused"]
+
+
 class Runtime(SpecModel):
     """What the framework does around the operations of a layer.
 
@@ -145,6 +159,7 @@ class Runtime(SpecModel):
     grad_accumulation: GradAccumulation
     main_param_remainders: Flag = Field(description="Main weights hold only the bits that the BF16 weights lack.")
     bf16_layers: Number = Field(description="Layers at both ends that stay in BF16 under an FP8 or FP4 recipe. [-]")
+    attention_kernel: AttentionKernel | None = Field(None, description="How the attention core runs; fused where open.")
     weights_in_combine: Flag | None = Field(None, description="Router weights multiply outputs, which are kept.")
     placement: Placement
     nvls: Flag = Field(description="Collectives may add in the NVLink switch.")

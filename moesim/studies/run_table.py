@@ -211,7 +211,7 @@ def _software(row: Row) -> str:
     """Profile that a row's stack and version name; two stacks print in other columns which of theirs they mean."""
     name = software_for(row.get("stack") or "megatron-core", row.get("stack_version", ""))
     if name.startswith("torchtitan") and row.get("compile") == "0":
-        return "torchtitan-eager"
+        return name.replace("torchtitan", "torchtitan-eager")
     pure = row["gpu"] == "a100-sxm-40gb" or (row["gpu"] == "a100-sxm-80gb" and row["model"] == "mpt-70b")
     return "llm-foundry-pure" if name == "llm-foundry" and pure else name
 

@@ -111,8 +111,14 @@ def _compared(run: Run, answer: Estimate) -> Row:
         is_moe=problem.model.moe is not None,
         model=run.row["model"],
         layout_group=" ".join(
-            (run.row["model"], run.row["gpu"], run.row["num_gpus"], run.row.get("stack_version", ""))
-            + (run.row.get("precision", ""), batch)
+            (
+                run.row["model"],
+                run.row["gpu"],
+                run.row["num_gpus"],
+                run.row.get("stack_version", ""),
+                run.row.get("precision", ""),
+                batch,
+            )
         ),
         predicted_step_time_s=answer.step_time_s,
         low_s=answer.low_s,

@@ -49,7 +49,8 @@ class Gemm:
 class AttentionCore:
     """Causal softmax attention of ``batch`` sequences with ``heads`` query heads on this rank.
 
-    ``queries`` of each sequence are on this rank, each of which sees ``columns`` keys on average.
+    ``queries`` of each sequence are on this rank, each of which sees ``columns`` keys on average. ``kernel``: ``fused`` or
+    ``flash2``.
     """
 
     batch: Numeric
@@ -60,6 +61,7 @@ class AttentionCore:
     query_dim: int
     value_dim: int
     backward: bool = False
+    kernel: str = "fused"
 
     @property
     def flop(self) -> Numeric:

@@ -116,7 +116,7 @@ def test_a_rack_is_one_domain(runs):
         ("MB26.08-002", "megatron-bridge"),
         ("MB25.09-001", "megatron-bridge-2025"),
         ("MPT-001", "llm-foundry"),
-        ("TT-001", "torchtitan-eager"),  # not compiled
+        ("TT-001", "torchtitan-eager-2024"),  # not compiled
         ("SC21-011", "deepspeed-2021"),
         ("VTM-001", "vtrain"),
         ("SMX-001", "simumax-bench"),
