@@ -13,7 +13,8 @@ from moesim.base.numeric import Boolean
 from moesim.base.registry import Registry
 from moesim.cost.transports import transports
 from moesim.rules import RULES, Candidate
-from moesim.timeline.schedules import schedules
+from moesim.timeline.schedules import FILE_SUFFIX, find_schedule, schedules
+from moesim.workload.ops import SCOPES
 from moesim.workload.precision import recipes
 from moesim.workload.recompute import parse, policies
 from moesim.workload.sharding import SHARDINGS
@@ -27,7 +28,6 @@ CHOICES = {
     "main_param_dtype": ("fp32", "bf16"),
     "grad_dtype": tuple(DTYPE_BYTES),
     "optimizer_state_dtype": tuple(DTYPE_BYTES),
-    "cuda_graph": ("none",),
     "routing": ("balanced", "random", "natural", "capacity"),
 }
 """Values that are modelled, for the fields that have no registry."""
@@ -67,7 +67,7 @@ def violations(candidate: Candidate) -> list[Broken]:
             found.append(Broken(fields, Violation(rule.name, rule.message(candidate), legal)))
     if not found:  # what follows divides the batch and the layers
         strategy = candidate.strategy
-        schedule = schedules.get(strategy.schedule)
+        schedule = find_schedule(strategy.schedule)
         refused = schedule.constraints(strategy.pp, int(candidate.num_micro_batches), strategy.vpp)
         found.extend(Broken(("schedule",), violation) for violation in refused)
         placed = _placed(candidate)
@@ -93,11 +93,11 @@ BEHIND = {
 
 
 def stages(candidate: Candidate) -> tuple[Stage, ...]:
-    """Stages of a strategy that breaks no rule."""
+    """Stages of a strategy that breaks no rule; once for each pipeline that runs through the ranks."""
     placed = _placed(candidate)
     if isinstance(placed, Violation):
         raise ValueError(str(placed))
-    return placed
+    return placed * find_schedule(candidate.strategy.schedule).pipelines
 
 
 def _placed(candidate: Candidate) -> tuple[Stage, ...] | Violation:
@@ -114,8 +114,12 @@ def _unknown_names(strategy: Strategy) -> Iterator[Broken]:
     )
     for field, registry, names in registries:
         for name in names:
-            if name not in registry:
+            if name not in registry and not (registry is schedules and name.endswith(FILE_SUFFIX)):
                 yield _unknown(field, registry.kind, name, registry.names())
+    scopes = ["none", "full", *SCOPES]
+    for scope in strategy.cuda_graph.split("+"):
+        if scope not in scopes:
+            yield _unknown("cuda_graph", "cuda_graph", scope, scopes)
     for field, known in CHOICES.items():
         value = getattr(strategy, field)
         if value not in known:

@@ -17,6 +17,7 @@ from moesim.spec.load import ScenarioSpecs, load_scenario, load_specs, scenario_
 from moesim.spec.overrides import HARDWARE_PREFIXES, with_overrides
 from moesim.spec.scenario import STRATEGY_FIELDS, MeasuredSpec, ScenarioSpec
 from moesim.spec.software import SoftwareSpec
+from moesim.timeline.schedules import FILE_SUFFIX, find_schedule
 from moesim.workload.from_spec import model_from_spec
 from moesim.workload.model import Model
 from moesim.workload.strategy import COUNTS, Strategy
@@ -163,6 +164,8 @@ def build_strategy(specs: ScenarioSpecs, model: Model) -> tuple[Strategy, tuple[
     """
     scenario, software = specs.scenario, specs.software
     given = scenario.strategy.given
+    if given.get("schedule", "").endswith(FILE_SUFFIX):
+        given["schedule"] = schedule_file(scenario)
     strategy, assumed = Strategy(**given), []
     for name, default in software.defaults.items():
         if name in given:
@@ -173,3 +176,11 @@ def build_strategy(specs: ScenarioSpecs, model: Model) -> tuple[Strategy, tuple[
         if name not in COUNTS and (name, value) != ("schedule", "none"):
             assumed.append(f"strategy.{name}")
     return strategy, tuple(assumed)
+
+
+def schedule_file(scenario: ScenarioSpec) -> str:
+    """Return the path of a schedule's file: from the folder of the scenario, or of the user where an option names it."""
+    name, where = str(scenario.strategy.schedule), scenario.where("strategy.schedule")
+    path = name if where.startswith("--") else str((scenario.folder or Path()) / name)
+    find_schedule(path)
+    return path

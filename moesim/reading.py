@@ -74,6 +74,7 @@ SPEC_PATHS = {
     "links.nic_latency": "fabric.latency",
     "host.launch": "software.host.framework_per_kernel",
     "host.sync": "software.host.device_sync",
+    "host.graph": "software.host.graph_launch",
 }
 """Where a constant of the machine stands in the specs, if not under the same name."""
 
@@ -101,7 +102,7 @@ RESOURCES = (
     ("nvlink", ("links.nvlink_bandwidth", "links.nvls_bandwidth", "links.p2p_bandwidth", "links.alltoall_bandwidth")),
     ("nvlink", ("_nvlink_bandwidth",)),
     ("transport-sms", ("_sm_bandwidth", "block_bandwidth")),
-    ("host", ("host.launch", "host.sync")),
+    ("host", ("host.launch", "host.sync", "host.graph")),
 )
 """What stands behind a constant, by the beginning or the end of its path; efficiencies and latencies stand for none."""
 

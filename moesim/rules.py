@@ -13,11 +13,14 @@ from typing import Any
 import numpy as np
 
 from moesim.base.numeric import Boolean, Numeric
+from moesim.cost.transports import transports
 from moesim.spec.software import SoftwareSpec
+from moesim.timeline.schedule import Schedule
+from moesim.timeline.schedules import FILE_SUFFIX, find_schedule, schedules
 from moesim.workload.mesh import Mesh
 from moesim.workload.model import Model, Moe
 from moesim.workload.precision import recipes
-from moesim.workload.recompute import parse
+from moesim.workload.recompute import whole_layers
 from moesim.workload.sharding import SHARDINGS
 from moesim.workload.strategy import COUNTS, Strategy
 
@@ -46,6 +49,12 @@ class Candidate:
         return self.global_batch / (self.mesh.dp * self.strategy.micro_batch)
 
     @property
+    def schedule(self) -> Schedule | None:
+        """The pipeline schedule; None where there is none of that name."""
+        name = self.strategy.schedule
+        return find_schedule(name) if name in schedules or name.endswith(FILE_SUFFIX) else None
+
+    @property
     def moe(self) -> Moe | None:
         """The routed experts of the model."""
         return self.model.moe
@@ -66,8 +75,9 @@ class Candidate:
             "num_micro_batches": _whole(self.num_micro_batches),
             "dp": _whole(self.mesh.dp),
             "edp": _whole(self.mesh.edp),
-            "recompute_full": any(parse(name)[0] == "full" for name in recompute),
+            "recompute_full": whole_layers(recompute),
             "recompute_moe": "moe" in recompute,
+            "schedule_file": self.strategy.schedule.endswith(FILE_SUFFIX),
         }
 
 
@@ -289,19 +299,76 @@ RULES = (
     Rule(
         "overlap-ep-recompute",
         ("recompute",),
-        lambda c: not (c.strategy.overlap_ep and {"full", "moe"} & {parse(name)[0] for name in c.strategy.recompute}),
+        lambda c: (
+            not c.strategy.overlap_ep or not (whole_layers(c.strategy.recompute) or "moe" in c.strategy.recompute)
+        ),
         lambda c: (
             "overlap_ep interleaves forward and backward layer by layer; recomputing a whole layer or its experts "
             "inside it is not modelled"
         ),
-        lambda c: "recompute without full and moe, or overlap_ep: false",
+        lambda c: "recompute without whole layers and moe, or overlap_ep: false",
+    ),
+    Rule(
+        "overlap-ep-pairs",
+        ("overlap_ep", "schedule"),
+        lambda c: not c.strategy.overlap_ep or c.schedule is None or c.schedule.pairs,
+        lambda c: (
+            f"schedule {c.strategy.schedule} has no pairs of a forward and a backward that overlap_ep could merge"
+        ),
+        lambda c: "overlap_ep: false, or a schedule with pairs",
+    ),
+    Rule(
+        "copies-of-parameters",
+        ("dp_sharding", "schedule"),
+        lambda c: (
+            c.schedule is None or c.schedule.pipelines == 1 or not SHARDINGS[c.strategy.dp_sharding].per_micro_batch
+        ),
+        lambda c: (
+            f"schedule {c.strategy.schedule} keeps two copies of the parameters; summing their gradients after every "
+            f"micro-batch (dp_sharding {c.strategy.dp_sharding}) is not modelled"
+        ),
+        lambda c: "dp_sharding: ddp or zero1",
+    ),
+    Rule(
+        "cuda-graph-alone",
+        ("cuda_graph",),
+        lambda c: "+" not in c.strategy.cuda_graph or not {"none", "full"} & set(c.strategy.cuda_graph.split("+")),
+        lambda c: f"cuda_graph {c.strategy.cuda_graph}: 'none' and 'full' stand alone",
+        lambda c: "cuda_graph: none, full, or parts of a layer joined by +",
+    ),
+    Rule(
+        "cuda-graph-scopes",
+        ("cuda_graph",),
+        lambda c: (
+            not (
+                ({"moe", "moe-router"} & set(c.strategy.cuda_graph.split("+")) and c.moe is None)
+                or ("mlp" in c.strategy.cuda_graph.split("+") and all(layer.moe for layer in c.model.layers))
+            )
+        ),
+        lambda c: f"cuda_graph {c.strategy.cuda_graph} names a part that no layer of {c.model.name} has",
+        lambda c: "cuda_graph with parts of its layers: attn, " + ("moe-router, moe" if c.moe else "mlp"),
+    ),
+    Rule(
+        "cuda-graph-syncs",
+        ("cuda_graph", "transport"),
+        lambda c: (
+            c.moe is None
+            or not {"moe", "full"} & set(c.strategy.cuda_graph.split("+"))
+            or c.strategy.transport not in transports
+            or transports.get(c.strategy.transport).host_syncs == 0
+        ),
+        lambda c: f"a CUDA graph cannot hold the host's wait for row counts that transport {c.strategy.transport} has",
+        lambda c: (
+            "cuda_graph without moe and full, or transport in "
+            + ", ".join(entry.name for entry in transports.entries() if entry.item.host_syncs == 0)
+        ),
     ),
     Rule(
         "recompute-full-alone",
         ("recompute",),
-        lambda c: len(c.strategy.recompute) < 2 or "full" not in {parse(name)[0] for name in c.strategy.recompute},
-        lambda c: f"recompute 'full' already repeats the rest of {', '.join(c.strategy.recompute)}",
-        lambda c: "full alone, or modules without full",
+        lambda c: len(c.strategy.recompute) < 2 or not whole_layers(c.strategy.recompute),
+        lambda c: f"recompute of whole layers already repeats the rest of {', '.join(c.strategy.recompute)}",
+        lambda c: "full alone or sqrt alone, or modules without them",
     ),
     Rule(
         "param-gather-unsharded",

@@ -113,7 +113,30 @@ def broken(problem: Problem, **changes) -> dict[str, tuple[str, str]]:
         ({"transport": "depep"}, "known-transport", "no transport 'depep'", "did you mean 'deepep'?"),
         ({"recompute": ("layernrm",)}, "known-recompute", "'layernrm'", "did you mean 'layernorm'?"),
         ({"precision": "fp8"}, "known-precision", "no precision 'fp8'", "known: bf16, fp16, fp8-blockwise, "),
-        ({"cuda_graph": "full"}, "known-cuda_graph", "no cuda_graph 'full'", "known: none"),
+        (
+            {"cuda_graph": "everything"},
+            "known-cuda_graph",
+            "no cuda_graph 'everything'",
+            "known: attn, full, mlp, moe, moe-router, none",
+        ),
+        (
+            {"cuda_graph": "attn+full"},
+            "cuda-graph-alone",
+            "attn+full: 'none' and 'full' stand alone",
+            "cuda_graph: none",
+        ),
+        (
+            {"cuda_graph": "mlp"},
+            "cuda-graph-scopes",
+            "cuda_graph mlp names a part that no layer",
+            "attn, moe-router, moe",
+        ),
+        (
+            {"cuda_graph": "full"},
+            "cuda-graph-syncs",
+            "row counts that transport deepep has",
+            "hybridep, nvshmem-rowwise",
+        ),
         ({"routing": "naturl"}, "known-routing", "no routing 'naturl'", "did you mean 'natural'?"),
         ({"dp_sharding": "zero3"}, "known-dp_sharding", "'zero3'", "did you mean 'zero2'?"),
         (

@@ -19,7 +19,9 @@ import moesim.cli.estimate as estimate
 import moesim.cli.explain as explain
 import moesim.cli.kernel as kernel
 import moesim.cli.roofline as roofline
+import moesim.cli.schedule as schedule
 import moesim.cli.specs as specs
+import moesim.cli.validate as validate
 from moesim.base.errors import SpecError
 
 app = typer.Typer(
@@ -34,7 +36,9 @@ app.command("estimate", help=estimate.HELP)(estimate.command)
 app.command("compare", help=compare.HELP)(compare.command)
 app.command("checkpoint", help=checkpoint.HELP)(checkpoint.command)
 app.command("explain", help=explain.HELP)(explain.command)
+app.command("schedule", help=schedule.HELP)(schedule.command)
 app.command("specs", help=specs.HELP)(specs.command)
+app.command("validate", help=validate.HELP)(validate.command)
 app.command("roofline", help=roofline.HELP)(roofline.command)
 app.command("collective", help=collective.HELP)(collective.command)
 kernel_app = typer.Typer(help=kernel.HELP, no_args_is_help=True, rich_markup_mode=None)

@@ -68,6 +68,9 @@ def attention_parts(work: AttentionCore, gpu: Gpu) -> Attention:
     longest = (2 * work.columns + constants.attention_prologue) * key_time
     norm = constants.attention_norm
     compute = (spread**norm + longest**norm) ** (1 / norm)
+    if work.kernel == "flash2":
+        share = constants.attention_flash2_backward if work.backward else constants.attention_flash2_forward
+        compute = compute / share
     if work.backward:
         compute = compute * constants.attention_backward_flop_ratio / constants.attention_backward_rate
     memory = work.hbm_bytes / (gpu.memory_bandwidth * constants.memory_efficiency)

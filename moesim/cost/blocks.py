@@ -1,6 +1,7 @@
 """Priced layers and chunks of a plan: each distinct layer is priced once."""
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from moesim.base.numeric import Numeric
 from moesim.cost.plan import Plan
@@ -10,9 +11,10 @@ from moesim.workload.embedding import embedding_block, head_block, mtp_block
 from moesim.workload.gathering import sharded_block
 from moesim.workload.layers import joined, layer_block, recomputed
 from moesim.workload.model import Layer
-from moesim.workload.ops import Block, Op
+from moesim.workload.ops import Block, Op, Saved
 from moesim.workload.precision import recipes
 from moesim.workload.sharding import RankParams, embedding_params, head_params, layer_params, mtp_params
+from moesim.workload.splitting import split_backward
 from moesim.workload.stages import Stage
 
 Name = tuple[Layer, bool, bool] | str
@@ -32,8 +34,20 @@ class PricedBlock:
     forward: Ops
     backward: Ops
 
+    @cached_property
+    def split(self) -> tuple[Ops, Ops]:
+        """The backward in two parts, input gradients and weight gradients."""
+        inputs, weights = split_backward(tuple(priced.op for priced in self.backward))
+        later = [priced for priced in self.backward if priced.op.held_bytes is not None]
+        at_once = [priced for priced in self.backward if priced.op.held_bytes is None]
+        return _as(inputs, at_once), _as(weights, later)
+
 
 Blocks = dict[Name, PricedBlock]
+
+
+def _as(ops: tuple[Op, ...], priced: list[PricedOp]) -> Ops:
+    return tuple(replace(price, op=op) for op, price in zip(ops, priced, strict=True))
 
 
 def price_blocks(plan: Plan) -> Blocks:
@@ -68,6 +82,10 @@ def _layer(plan: Plan, layer: Layer, repeated: bool, in_bf16: bool) -> PricedBlo
     runtime = plan.machine.runtime
     launched = runtime.launches_per_moe_layer if layer.moe else runtime.launches_per_dense_layer
     block, params = layer_block(layer, plan.model.hidden, setting), layer_params(layer, plan.model.hidden, plan.mesh)
+    captured = sorted({op.scope for op in block.forward if op.scope in plan.strategy.cuda_graph.split("+")})
+    row = 2 * setting.local_tokens * plan.model.hidden
+    static = tuple(Saved(f"graph-input-{scope}", row) for scope in captured)  # inputs stay at their address
+    block = replace(block, saved=block.saved + static)
     return _priced(plan, block, params, repeated, launched)
 
 
@@ -98,7 +116,10 @@ def _prices(ops: tuple[Op, ...], plan: Plan, scale: Numeric) -> Ops:
         alone = op_time(op, mesh, machine, plan.transport)
         return alone if plan.errors is None else alone * plan.raised(op.work, op.category, op.name)
 
-    return tuple(PricedOp(op, seconds(op), scale * launch_time(op, mesh, machine)) for op in ops)
+    def launches(op: Op) -> Numeric:
+        return scale * launch_time(op, mesh, machine, plan.captures(op.scope))
+
+    return tuple(PricedOp(op, seconds(op), launches(op)) for op in ops)
 
 
 def chunk_blocks(plan: Plan, stage: Stage, blocks: Blocks) -> list[PricedBlock]:

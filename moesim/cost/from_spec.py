@@ -35,6 +35,7 @@ def build_machine(specs: ScenarioSpecs) -> Machine:
         host=Host(
             software.host.kernel_launch.value + software.host.framework_per_kernel.value,
             software.host.device_sync.value,
+            software.host.graph_launch.value,
         ),
         runtime=build_runtime(software),
         memory=RuntimeMemory(
@@ -205,6 +206,7 @@ def build_runtime(software: SoftwareSpec) -> Runtime:
             cross_entropy=fused,
             logits_bytes=logits,
             compiled=runtime.compiled.value,
+            attention=runtime.attention_kernel.value if runtime.attention_kernel else "fused",
             weights_in_combine=bool(runtime.weights_in_combine and runtime.weights_in_combine.value),
         ),
         launches_per_moe_layer=runtime.launches_per_moe_layer.value,

@@ -65,6 +65,8 @@ class KernelConstants:
     attention_wide_penalty: Numeric = 1.1
     attention_latent_penalty: Numeric = 1.0
     attention_power_slope: Numeric = 0.09
+    attention_flash2_forward: Numeric = 1.0
+    attention_flash2_backward: Numeric = 1.0
     memory_l2: Numeric = 0.5
     memory_l2_speedup: Numeric = 1.5
 
@@ -143,10 +145,11 @@ class Links:
 
 @dataclass(frozen=True)
 class Host:
-    """The CPU thread that launches kernels. [s]"""
+    """The CPU thread that launches kernels; ``graph``: for each kernel of a replayed CUDA graph. [s]"""
 
     launch: Numeric
     sync: Numeric
+    graph: Numeric
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,11 @@ Phases: ``forward`` (all activations; ``loss`` where the logits come on top), ``
 below another phase's floor therefore shows none.
 """
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import TypeVar
 
 import numpy as np
 
@@ -15,10 +17,13 @@ from moesim.base.numeric import Numeric
 from moesim.cost.blocks import Blocks, PricedBlock, chunk_blocks
 from moesim.cost.plan import Plan, composition
 from moesim.timeline.graph import IntArray
-from moesim.timeline.schedule import Schedule, held_chunks
+from moesim.timeline.schedule import Schedule, kept_chunks
 from moesim.workload.layers import saved_bytes
 from moesim.workload.sharding import RankParams, state_bytes
+from moesim.workload.splitting import waiting_bytes
 from moesim.workload.stages import Stage
+
+T = TypeVar("T")
 
 STATE = ("weights", "gradients", "optimizer")
 TRANSIENT = ("activations", "logits", "workspace", "unsharded", "update")
@@ -75,8 +80,8 @@ def rank_memory(plan: Plan, blocks: Blocks) -> tuple[RankMemory, ...]:
     strategy, machine = plan.strategy, plan.machine
     ranks = np.array(plan.schedule.stage_rank(strategy.pp, strategy.vpp))
     held_by = _held(plan.schedule, strategy.pp, plan.num_micro_batches, strategy.vpp, plan.extra_warmup)
-    kept = _stage_bytes(plan, blocks)
-    workspace, unsharded = _workspace(blocks), _unsharded(plan, blocks)
+    kept, later = _stage_bytes(plan, blocks, _kept), _stage_bytes(plan, blocks, _waiting)
+    workspace, unsharded = _workspace(plan, blocks), _unsharded(plan, blocks)
     axes = ("tp", "cp", "dp-cp", "ep", "etp", "edp", "pp")
     communicators = sum((plan.mesh.size(axis) > 1) * 1.0 for axis in axes)
     fixed = {
@@ -85,13 +90,15 @@ def rank_memory(plan: Plan, blocks: Blocks) -> tuple[RankMemory, ...]:
     }
     found = []
     for rank in range(strategy.pp):
-        stages, held = held_by[rank]
+        stages, whole, waiting = held_by[rank]
         params = sum((plan.params[stage] for stage in np.flatnonzero(ranks == rank)), RankParams())
         state = state_bytes(params, plan.replicas, plan.state_types, plan.sharding)
-        base = fixed | {"transport": _transport(plan, held, [plan.stages[stage] for stage in stages])}
+        base = fixed | {"transport": _transport(plan, whole, [plan.stages[stage] for stage in stages])}
         base |= {"weights": state.weights, "gradients": state.gradients, "optimizer": state.optimizer}
-        activations, logits = _at_peak(held, [kept[stage] for stage in stages], plan.shape)
-        left = np.maximum(logits - kept[stages[-1]][1], 0.0)  # the micro-batch in its backward gave its logits back
+        parts = [kept[stage] for stage in stages] + [(later[stage], 0.0) for stage in stages]
+        activations, logits = _at_peak(np.column_stack([whole, waiting]), parts, plan.shape)
+        own = np.max([np.broadcast_to(kept[stage][1], plan.shape) for stage in stages], axis=0)
+        left = np.maximum(logits - own, 0.0)  # the micro-batch in its backward gave its logits back
         ends = any(stage.loss for stage, owner in zip(plan.stages, ranks, strict=True) if owner == rank)
         phases = {
             "loss" if ends else "forward": _phase(
@@ -142,27 +149,36 @@ def _largest(phases: Mapping[str, Classes], shape: tuple[int, ...]) -> Classes:
 
 
 @lru_cache(maxsize=32)
-def _held(schedule: Schedule, *shape: int) -> tuple[tuple[IntArray, IntArray], ...]:
-    """Stages of each rank, and how many chunks of each it holds at the moments that matter."""
-    return tuple(held_chunks(program) for program in schedule.order(*shape))
+def _held(schedule: Schedule, *shape: int) -> tuple[tuple[IntArray, IntArray, IntArray], ...]:
+    """Stages of each rank, and how many chunks of each it holds, whole or for a weight gradient, when it matters."""
+    return tuple(kept_chunks(program) for program in schedule.order(*shape))
 
 
-def _stage_bytes(plan: Plan, blocks: Blocks) -> list[tuple[Numeric, Numeric]]:
-    """Activation and logit bytes that one micro-batch leaves in each stage. [B]"""
-    known: dict[object, tuple[Numeric, Numeric]] = {}
+def _stage_bytes(plan: Plan, blocks: Blocks, of_chunk: Callable[[list[PricedBlock], int], T]) -> list[T]:
+    """What `of_chunk` says of the blocks of each stage and its inputs that are not kept; alike ones are asked once."""
+    known: dict[object, T] = {}
     found = []
     for stage in plan.stages:
         key = composition(plan, stage)
         if key not in known:
-            known[key] = _kept(chunk_blocks(plan, stage, blocks))
+            repeated = plan.recomputed_layers(stage)
+            dropped = repeated - math.ceil(repeated / plan.segment(stage))
+            known[key] = of_chunk(chunk_blocks(plan, stage, blocks), dropped)
         found.append(known[key])
     return found
 
 
-def _kept(chunk: list[PricedBlock]) -> tuple[Numeric, Numeric]:
+def _waiting(chunk: list[PricedBlock], _: int) -> Numeric:
+    """Bytes that one micro-batch leaves for its weight gradients where the backward is split. [B]"""
+    return sum((waiting_bytes(priced.block.backward) for priced in chunk), 0.0)
+
+
+def _kept(chunk: list[PricedBlock], dropped: int) -> tuple[Numeric, Numeric]:
+    """Activation and logit bytes that one micro-batch leaves in a chunk, without `dropped` inputs of layers. [B]"""
     tensors = [saved for priced in chunk for saved in priced.block.saved]
     logits = sum((saved.num_bytes for saved in tensors if saved.name in LOGITS), 0.0)
-    return sum((saved.num_bytes for saved in tensors), 0.0) - logits, logits
+    inputs = [saved_bytes(priced.block) for priced in chunk if priced.block.recompute]
+    return sum((saved.num_bytes for saved in tensors), 0.0) - logits - sum(inputs[:dropped], 0.0), logits
 
 
 def _at_peak(held: IntArray, kept: list[tuple[Numeric, Numeric]], shape: tuple[int, ...]) -> tuple[Numeric, Numeric]:
@@ -180,11 +196,13 @@ def _at_peak(held: IntArray, kept: list[tuple[Numeric, Numeric]], shape: tuple[i
     return at_peak[0], at_peak[1]
 
 
-def _workspace(blocks: Blocks) -> Numeric:
+def _workspace(plan: Plan, blocks: Blocks) -> Numeric:
     """Transient tensors of the layer whose backward runs. [B]
 
-    What its recomputation brings back, and two gradients of its largest tensor (one comes in, one goes out).
+    What its recomputation brings back, and two gradients of its largest tensor (one comes in, one goes out). A segment
+    of several layers comes back as a whole.
     """
+    layers = max(plan.segment(stage) for stage in plan.stages)
     largest: Numeric = 0.0
     for name, priced in blocks.items():
         if isinstance(name, str):
@@ -193,6 +211,8 @@ def _workspace(blocks: Blocks) -> Numeric:
         tensor: Numeric = 0.0
         for saved in priced.whole.saved:
             tensor = np.maximum(tensor, saved.num_bytes)
+        if name[1]:
+            again = layers * again + (layers - 1) * saved_bytes(priced.block)
         largest = np.maximum(largest, again + 2 * tensor)
     return largest
 

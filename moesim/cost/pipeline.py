@@ -88,7 +88,7 @@ def step_times(plan: Plan, blocks: Blocks, keep: Keep | None = None) -> StepTime
 
     for (kind, where), row in graph.rows.items():
         match kind, where:
-            case "F" | "BW", int():
+            case "F" | "BW" | "B" | "W", int():
                 chunk = chunks.single(kind, where)
                 put(row, *_with_sends(plan, chunk, [_outgoing(kind, where, sends)]))
             case "OV", (int(forward), int(backward)):
@@ -98,7 +98,8 @@ def step_times(plan: Plan, blocks: Blocks, keep: Keep | None = None) -> StepTime
             case "reduce", int():
                 seconds = gradient_reduction_time(plan, plan.params[where])
                 if plan.strategy.overlap_grad_reduce:
-                    seconds = _behind(seconds, chunks.single("BW", where).seconds, plan.stages[where])
+                    last = "W" if ("W", where) in graph.rows else "BW"
+                    seconds = _behind(seconds, chunks.single(last, where).seconds, plan.stages[where])
                 exchange(row, seconds, "dp")
             case "gather", int():
                 seconds = parameter_gather_time(plan, plan.params[where])
@@ -136,7 +137,9 @@ class _Chunks:
         chunk: list[PricedBlock] = chunk_blocks(self._plan, self._plan.stages[stage], self._blocks)
         if kind == "F":
             return [block.forward for block in chunk]
-        return [block.backward for block in reversed(chunk)]
+        if kind == "BW":
+            return [block.backward for block in reversed(chunk)]
+        return [block.split[kind == "W"] for block in reversed(chunk)]
 
     def _time(self, key: object, pieces: Callable[[], tuple[Piece, ...]], share: Numeric) -> ChunkTime:
         if key not in self._known:
@@ -158,7 +161,9 @@ def _behind(seconds: Numeric, chunk: Numeric, stage: Stage) -> Numeric:
 
 
 def _outgoing(kind: str, stage: int, sends: list[Numeric]) -> Numeric | None:
-    """The send that follows a chunk: activations to the next stage, gradients to the one before."""
+    """The send that follows a chunk: activations to the next stage, gradients to the one before, none behind a W."""
+    if kind == "W":
+        return None
     boundary = stage if kind == "F" else stage - 1
     return sends[boundary] if 0 <= boundary < len(sends) else None
 
@@ -233,7 +238,7 @@ def _one_after_the_other(plan: Plan, messages: tuple[Message, ...]) -> Numeric:
     total: Numeric = 0.0
     for work in messages:
         seconds = collective_time(
-            work.collective, work.size, plan.machine.group(plan.mesh, work.axis), plan.machine.links
+            work.collective, work.size, plan.copies_of(plan.machine.group(plan.mesh, work.axis)), plan.machine.links
         )
         total = total + seconds * plan.raised(work, "dp", message_name(work))
     return total

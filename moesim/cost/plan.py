@@ -1,5 +1,6 @@
 """A plan: a strategy resolved against a model and a machine, ready to be priced."""
 
+import math
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -10,7 +11,7 @@ from moesim.cost.machine import Group, Machine
 from moesim.cost.transports import Transport, transports
 from moesim.cost.uncertainty import PriceErrors
 from moesim.timeline.schedule import Schedule
-from moesim.timeline.schedules import schedules
+from moesim.timeline.schedules import find_schedule
 from moesim.workload.experts import expert_leg
 from moesim.workload.mesh import Mesh
 from moesim.workload.model import Model
@@ -113,8 +114,8 @@ class Plan:
 
     @property
     def schedule(self) -> Schedule:
-        """Pipeline schedule, by its name."""
-        return schedules.get(self.strategy.schedule)
+        """Pipeline schedule, by its name or its file."""
+        return find_schedule(self.strategy.schedule)
 
     @property
     def recompute(self) -> tuple[RecomputePolicy, ...]:
@@ -131,6 +132,16 @@ class Plan:
         counts = [count for name in self.strategy.recompute if (count := parse(name)[1]) is not None]
         return min([stage.num_layers, *counts])
 
+    def captures(self, scope: str) -> bool:
+        """Whether operations of a scope are replayed from a CUDA graph; ``full`` captures the ends of the model too."""
+        chosen = self.strategy.cuda_graph.split("+")
+        return "full" in chosen or scope in chosen
+
+    def segment(self, stage: Stage) -> int:
+        """Layers of a stage that one kept input stands for, ceil(sqrt(n)) of the n recomputed ones; else 1."""
+        segmented = any(policy.segments for policy in self.recompute)
+        return math.isqrt(max(self.recomputed_layers(stage) - 1, 0)) + 1 if segmented else 1
+
     @property
     def sharding(self) -> Sharding:
         """What is split over the replicas."""
@@ -142,7 +153,12 @@ class Plan:
     @cached_property
     def replicas(self) -> Replicas:
         """Ranks over which dense and routed state is split."""
-        return Replicas(self.mesh.size("dense-shard"), self.mesh.size("routed-shard"))
+        copies = self.schedule.pipelines
+        return Replicas(copies * self.mesh.size("dense-shard"), copies * self.mesh.size("routed-shard"))
+
+    def copies_of(self, group: Group) -> Group:
+        """The replicas of a group on all pipelines that run through the ranks; the others sit on other nodes."""
+        return Group(self.schedule.pipelines * group.size, group.per_node)
 
     @property
     def state_types(self) -> StateTypes:

@@ -43,6 +43,6 @@ def launches(op: Op, mesh: Mesh) -> Numeric:
             return op.kernels
 
 
-def launch_time(op: Op, mesh: Mesh, machine: Machine) -> Numeric:
-    """Time that the host spends on launching an operation. [s]"""
-    return launches(op, mesh) * machine.host.launch
+def launch_time(op: Op, mesh: Mesh, machine: Machine, captured: bool = False) -> Numeric:
+    """Time that the host spends on launching an operation, which a CUDA graph may have captured. [s]"""
+    return launches(op, mesh) * (machine.host.graph if captured else machine.host.launch)

@@ -59,6 +59,10 @@ class KernelConstants(SpecModel):
     grouped_gemm_memory_efficiency: Number | None = Field(None, description="Share of memory_bandwidth. [-]")
     grouped_gemm_small_tile_penalty: Number | None = Field(None, description="Time of a 64x64 tile over its share. [-]")
     grouped_gemm_half_tile_penalty: Number | None = Field(None, description="The same of a 64x128 tile. [-]")
+    attention_flash2_forward: Number | None = Field(
+        None, description="Rate of FlashAttention 2 over that of the calibrated kernel. [-]"
+    )
+    attention_flash2_backward: Number | None = Field(None, description="The same, backward. [-]")
     attention_softmax: Number | None = Field(None, description="Cost of the softmax in head dimensions. [-]")
     attention_norm: Number | None = Field(None, description="p-norm of spread work and the longest tile. [-]")
     attention_wide_penalty: Number | None = Field(None, description="Time of heads of 256 over their share. [-]")

@@ -130,16 +130,18 @@ def step_graph(
     gathers: list[tuple[int, ...]] = [(GATHER, rank, stage, -1, -1, -1) for stage, rank in enumerate(stage_rank)]
     head = gathers if param_gather == "overlap" else []
     first, end = len(head), len(head) + len(slots)
-    forward, backward = (first + places for places in _places(slots, stage_rank, micro_batches))
+    pipelines = schedule.pipelines
+    forward, backward = (first + places for places in _places(slots, stage_rank, micro_batches, pipelines))
     last_backward = backward.max(axis=1)
     np.maximum.at(last_backward, slots[slots[:, 0] == W, 2], first + np.flatnonzero(slots[:, 0] == W))
 
     tail, waits = _epilogue(gathers, last_backward, end, grad_reduce, param_gather, optimizer)
     columns = np.concatenate([np.array(part, np.int64).reshape(-1, 6) for part in (head, slots, tail)])
     preds, delay_row = np.full((len(columns), 3), -1), np.zeros((len(columns), 3), np.int64)
-    boundary = _boundary_rows(stage_rank)[:, None]
-    preds[forward[1:], 0], delay_row[forward[1:], 0] = forward[:-1], boundary
-    preds[backward[:-1], 1], delay_row[backward[:-1], 1] = backward[1:], boundary
+    joined = np.flatnonzero(np.arange(1, len(stage_rank)) % (len(stage_rank) // pipelines))
+    boundary = _boundary_rows(stage_rank)[joined, None]
+    preds[forward[joined + 1], 0], delay_row[forward[joined + 1], 0] = forward[joined], boundary
+    preds[backward[joined], 1], delay_row[backward[joined], 1] = backward[joined + 1], boundary
     if head:
         preds[forward.min(axis=1), 2] = np.arange(len(head))
     preds[end:, 0] = waits
@@ -200,30 +202,50 @@ def _slots(programs: Sequence[Program], merge_pairs: bool) -> IntArray:
     return np.delete(slots, merged + 1, axis=0)
 
 
-def _places(slots: IntArray, stage_rank: tuple[int, ...], micro_batches: int) -> tuple[IntArray, IntArray]:
-    """Place of each forward and of each backward among the slots; a schedule that misses one is a ValueError. (S, m)."""
+def _places(
+    slots: IntArray, stage_rank: tuple[int, ...], micro_batches: int, pipelines: int
+) -> tuple[IntArray, IntArray]:
+    """Place of each forward and of each backward among the slots; a schedule that misses one is a ValueError.
+
+    Of shape (S, m / pipelines): a stage sees the micro-batches of its own pipeline.
+    """
     kind = slots[:, 0]
+    stages, share = len(stage_rank), micro_batches // pipelines
     ranks = np.array(stage_rank)[:, None]
+    first = share * (np.arange(stages) // (stages // pipelines))
     found = {}
     for name, halves in {
         "forward": (((kind == F) | (kind == OV), 2),),
         "backward": (((kind == BW) | (kind == B), 2), (kind == OV, 4)),
     }.items():
-        at = np.full((len(stage_rank), micro_batches), -1)
+        at = np.full((stages, share), -1)
         count = 0
         for mask, column in halves:
             place = np.flatnonzero(mask)
-            at[slots[place, column], slots[place, column + 1]] = place
+            stage, micro_batch = slots[place, column], slots[place, column + 1]
+            at[stage, micro_batch - first[stage]] = place
             count += len(place)
         if count != at.size or (at < 0).any() or (slots[at, 1] != ranks).any():
             raise ValueError(
                 f"the schedule must run the {name} of each stage and micro-batch once, on the stage's rank"
             )
         found[name] = at
-    if (found["backward"] <= found["forward"]).any():
-        stage, micro_batch = np.argwhere(found["backward"] <= found["forward"])[0]
-        raise ValueError(f"deadlock: the backward of stage {stage}, micro-batch {micro_batch} comes before its forward")
+    _in_order("backward", found["backward"], "forward", found["forward"], first)
+    split, weights = np.isin(found["backward"], np.flatnonzero(kind == B)), np.flatnonzero(kind == W)
+    weight = np.where(split, -1, len(slots))  # a whole backward has none
+    weight[slots[weights, 2], slots[weights, 3] - first[slots[weights, 2]]] = weights
+    if len(weights) != split.sum() or (weight < 0).any():
+        raise ValueError("the schedule must run one weight gradient for each split backward, and for no other")
+    _in_order("weight gradient", weight, "backward", found["backward"], first)
     return found["forward"], found["backward"]
+
+
+def _in_order(later: str, after: IntArray, earlier: str, before: IntArray, first: IntArray) -> None:
+    wrong = np.argwhere(after <= before)
+    if wrong.size:
+        stage, micro_batch = wrong[0]
+        where = f"stage {stage}, micro-batch {micro_batch + first[stage]}"
+        raise ValueError(f"deadlock: the {later} of {where} comes before its {earlier}")
 
 
 def _boundary_rows(stage_rank: tuple[int, ...]) -> IntArray:

@@ -107,7 +107,12 @@ def expert_block(moe: Moe, hidden: int, setting: Setting, norms: int = 1) -> Blo
         *(() if setting.overlap_shared_expert else shared.backward),
         traffic("router-top-k-backward", 24 * gates, 8),
         Op("router-dgrad", "gemm", Gemm(local, hidden, moe.num_experts)),
-        Op("router-wgrad", "gemm", Gemm(hidden, moe.num_experts, local, accumulate=True)),
+        Op(
+            "router-wgrad",
+            "gemm",
+            Gemm(hidden, moe.num_experts, local, accumulate=True),
+            held_bytes=copy + 2 * gates,
+        ),
         traffic("expert-norm-backward", 4 * copy, 2),
     )
     saved = (

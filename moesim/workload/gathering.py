@@ -41,6 +41,6 @@ def _gathers(name: str, params: RankParams, value_bytes: float) -> tuple[Op, ...
 def _reductions(params: RankParams, value_bytes: float, overlapped: bool) -> tuple[Op, ...]:
     def reduce(kind: str, count: Numeric) -> Op:
         work = Message("reduce-scatter", f"{kind}-shard", value_bytes * count)
-        return Op(f"gradients-{kind}", "dp", work, kernels=2, detached=overlapped)
+        return Op(f"gradients-{kind}", "dp", work, kernels=2, detached=overlapped, held_bytes=0.0)
 
     return (reduce("dense", params.dense), reduce("routed", params.routed))

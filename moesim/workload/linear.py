@@ -40,12 +40,16 @@ class Linear:
         name = f"{self.name}-dgrad"
         return self._with_cast(name, self.m * self.n, self._product(name, self.m, self.k, self.n), needs)
 
-    def wgrad(self, needs: tuple[str, ...] = ()) -> tuple[Op, ...]:
-        """Product of the saved input and the output gradient, added into an FP32 buffer."""
+    def wgrad(self, needs: tuple[str, ...] = (), input_share: Numeric = 1.0) -> tuple[Op, ...]:
+        """Product of the saved input and the output gradient, added into an FP32 buffer.
+
+        Both wait for it where the backward is split; of the input `input_share`, where the rest is gathered again.
+        """
         recipe = self.setting.recipe
         rate = (recipe.wgrad_rate or recipe.rate) if self.low_precision else "bf16"
         work = self._work(self.k, self.n, self.m, rate, accumulate=True)
-        return (self._op(f"{self.name}-wgrad", work, needs),)
+        held = work.operand_bytes * self.groups * self.m * (input_share * self.k + self.n)
+        return (replace(self._op(f"{self.name}-wgrad", work, needs), held_bytes=held),)
 
     def backward(self, needs: tuple[str, ...] = ()) -> tuple[Op, ...]:
         """Both gradients, one after the other."""
@@ -132,9 +136,9 @@ class TensorRegion:
         """Both gradients of the first product, the messages beside them."""
         dgrad, wgrad = linear.dgrad(), linear.wgrad()
         if self.setting.sequence_parallel:
-            again = self._message("all-gather", "enter-again", FULL)
+            again = replace(self._message("all-gather", "enter-again", FULL), held_bytes=0.0)
             reduce = replace(self._message("reduce-scatter", "enter-grad", FULL), needs=(dgrad[-1].name,))
-            wgrad = linear.wgrad((again.name, dgrad[-1].name))
+            wgrad = linear.wgrad((again.name, dgrad[-1].name), 1.0 / self.setting.mesh.tp)
             first = (again, replace(dgrad[0], beside=True), *dgrad[1:])
         else:
             reduce = replace(self._message("all-reduce", "enter-grad", FULL), needs=(dgrad[-1].name,))

@@ -11,6 +11,10 @@ from moesim.base.numeric import Numeric
 CATEGORIES = ("gemm", "grouped_gemm", "attention", "memory_bound", "ep", "tp", "cp", "pp", "dp", "optimizer")
 """Breakdown categories that operations carry (``host``, ``bubble`` and ``other`` come from the timeline)."""
 
+SCOPES = ("attn", "mlp", "moe-router", "moe")
+"""Parts of a layer that a CUDA graph may capture: attention, dense feed-forward, router with shared experts that run
+before the exchange, and the rest of the experts with their exchange (Megatron-Core ``--cuda-graph-scope``)."""
+
 
 @dataclass(frozen=True)
 class Gemm:
@@ -45,7 +49,8 @@ class Gemm:
 class AttentionCore:
     """Causal softmax attention of ``batch`` sequences with ``heads`` query heads on this rank.
 
-    ``queries`` of each sequence are on this rank, each of which sees ``columns`` keys on average.
+    ``queries`` of each sequence are on this rank, each of which sees ``columns`` keys on average. ``kernel``: ``fused`` or
+    ``flash2``.
     """
 
     batch: Numeric
@@ -56,6 +61,7 @@ class AttentionCore:
     query_dim: int
     value_dim: int
     backward: bool = False
+    kernel: str = "fused"
 
     @property
     def flop(self) -> Numeric:
@@ -153,6 +159,11 @@ class Op:
         It may start one block early: it waits for the end of the block before the last one.
     detached
         Nothing waits for it inside the chunk; the chunk ends after it.
+    scope
+        Part of a layer that a CUDA graph may capture (see :data:`SCOPES`); empty at the ends of the model.
+    held_bytes
+        Of what makes a weight gradient, which a split backward may put off: bytes that wait for it. None for what the
+        input gradient needs. [B]
     """
 
     name: str
@@ -166,6 +177,8 @@ class Op:
     beside: bool = False
     prefetch: bool = False
     detached: bool = False
+    scope: str = ""
+    held_bytes: Numeric | None = None
 
 
 @dataclass(frozen=True)

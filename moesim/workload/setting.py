@@ -23,12 +23,15 @@ class Fusion:
     weights_in_combine
         Router weights multiply the experts' outputs on the way back instead of their activations, so the outputs are
         kept for the gradient of the weights.
+    attention
+        ``fused``: one kernel of the latest kind; ``flash2``: FlashAttention 2; ``unfused``: scores go through memory.
     """
 
     cross_entropy: bool = False
     logits_bytes: float = 6.0
     compiled: bool = False
     weights_in_combine: bool = False
+    attention: str = "fused"
 
 
 @dataclass(frozen=True)

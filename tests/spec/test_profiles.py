@@ -27,7 +27,8 @@ def test_complete_and_dated(name: str) -> None:
         assert software.profiles == {}
         assert library.file("software", name).stem != name
         base = library.get("software", software.profile_of)
-        assert [rule.name for rule in software.rules] == [rule.name for rule in base.rules]
+        missing = ["schedules"] if name == "paper-2023" else []  # the fork that brought zero-bubble schedules
+        assert [rule.name for rule in software.rules] == [r.name for r in base.rules if r.name not in missing]
 
 
 def default(software: str, field: str, **values: Any) -> Any:

@@ -8,6 +8,8 @@ from moesim.spec.scenario import STRATEGY_FIELDS
 
 MEGATRON = library.get("software", "megatron-core")
 GOOD: dict[str, Any] = {
+    "schedule": "interleaved-1f1b",
+    "schedule_file": False,
     "num_heads": 64,
     "num_kv_heads": 4,
     "num_experts": 128,
