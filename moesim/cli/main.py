@@ -15,6 +15,7 @@ import moesim.cli.calibrate_transport as calibrate_transport
 import moesim.cli.checkpoint as checkpoint
 import moesim.cli.collective as collective
 import moesim.cli.compare as compare
+import moesim.cli.diagnose as diagnose
 import moesim.cli.estimate as estimate
 import moesim.cli.explain as explain
 import moesim.cli.kernel as kernel
@@ -35,6 +36,7 @@ app = typer.Typer(
 app.command("estimate", help=estimate.HELP)(estimate.command)
 app.command("compare", help=compare.HELP)(compare.command)
 app.command("checkpoint", help=checkpoint.HELP)(checkpoint.command)
+app.command("diagnose", help=diagnose.HELP)(diagnose.command)
 app.command("explain", help=explain.HELP)(explain.command)
 app.command("schedule", help=schedule.HELP)(schedule.command)
 app.command("specs", help=specs.HELP)(specs.command)
