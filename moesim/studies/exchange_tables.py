@@ -73,7 +73,7 @@ def _exchange(line: dict[str, str]) -> dict[str, Any] | str:
         "predicted_time_s": time,
         "low_s": time * math.exp(-high),
         "high_s": time * math.exp(-low),
-        "evidence": evidence(known, regime, quantities),
+        "evidence": evidence(known, regime, quantities)[0],
         "error": None,
     }
     if measured:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import csv
 import math
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from moesim.base.errors import SpecError
+from moesim.base.errors import SpecError, did_you_mean
 
 OPERATIONS = {
     "all_reduce": "all-reduce",
@@ -18,6 +19,7 @@ OPERATIONS = {
     "alltoall": "all-to-all",
     "all_to_all": "all-to-all",
     "sendrecv": "send-recv",
+    "send_recv": "send-recv",
 }
 """Names of nccl-tests and of the project."""
 ELEMENTS = "message_size counts elements: write size_bytes, that times the bytes of an element"
@@ -25,6 +27,10 @@ AGREE = 1.2
 """Ratio up to which size over time and the rate of the same row agree. [-]"""
 NEEDED = ("gpu", "op", "size_bytes", "nranks")
 CORRUPT = ("corruption", "#wrong is non-zero", "wrong elements")
+
+
+FLAG = re.compile(r"\bANOMALY\b[^:;]*:?\s*(\w+)")
+"""How a note flags a row, and the word behind: an operation where the flag is about that one of the run only."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +70,11 @@ class Measured:
     note: str = ""
     wrong: bool = False
     columns: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def flagged(self) -> bool:
+        """Whether the note calls it an anomaly; a flag that names one operation of a run is about that one."""
+        return flags(self.note, self.collective)
 
     @property
     def nodes(self) -> float:
@@ -157,6 +168,26 @@ def _row(line: dict[str, str]) -> Measured | str:
         wrong,
         dict(line),
     )
+
+
+def flags(note: str, collective: str) -> bool:
+    """Whether a note flags the rows of a collective.
+
+    Examples
+    --------
+    >>> flags("ANOMALY: sendrecv 15 GB/s", "all-gather"), flags("ANOMALY: 46 GB/s", "all-gather")
+    (False, True)
+    """
+    return any(OPERATIONS.get(word.lower(), collective) == collective for word in FLAG.findall(note))
+
+
+def operation_named(text: str, option: str) -> str:
+    """Collective that a spelling means, with or without strokes: ``allreduce``, ``all_reduce``, ``all-reduce``."""
+    known = {name.replace("_", ""): collective for name, collective in OPERATIONS.items()}
+    found = known.get(text.lower().replace("-", "").replace("_", ""))
+    if found is None:
+        raise SpecError.single(option, "", f"no collective '{text}'", did_you_mean(text, OPERATIONS))
+    return found
 
 
 def number(text: str | None) -> float | None:
