@@ -79,13 +79,13 @@ def leg_certainty(transport: str, leg: ExpertLeg, group: Group, residuals: Mappi
 
 def quantiles(known: Residuals | None, regime: str, quantities: Mapping[str, Numeric]) -> tuple[float, float, bool]:
     """5 % and 95 % quantile of log(predicted / measured) of one price, and whether measurements cover it."""
-    decades = float(decades_beyond(known, quantities)) if known is not None else 0.0
-    wider = float(widening(decades))
     if known is None or regime not in known.quantiles:
         low, _, high = UNCALIBRATED.quantiles["all"]
+        wider = float(widening(decades_beyond(known, counts_of(quantities)))) if known else 1.0
         return wider * low, wider * high, False
     low, _, high = known.quantiles[regime]
-    wider = max(known.stretch, wider)
+    decades = float(decades_beyond(known, quantities))
+    wider = max(known.stretch, float(widening(decades)))
     return wider * low, wider * high, decades == 0
 
 
@@ -116,6 +116,11 @@ def decades_beyond(known: Residuals, quantities: Mapping[str, Numeric]) -> Numer
     return np.where(furthest > EDGE, furthest, 0.0)
 
 
+def counts_of(quantities: Mapping[str, Numeric]) -> Mapping[str, Numeric]:
+    """Quantities without the size: that which others were measured at says nothing of a kind that was not."""
+    return {name: value for name, value in quantities.items() if name != "size_bytes"}
+
+
 def widening(decades: Numeric) -> Numeric:
     """How much wider an interval is outside of what was measured: by 1.5, and by that again for every power of ten. [-]"""
     return np.where(np.asarray(decades) > 0, OUTSIDE ** np.maximum(decades, 1.0), 1.0)
@@ -130,6 +135,6 @@ def _certainty(known: Residuals | None, regimes: Regimes, quantities: Mapping[st
     decades = decades_beyond(known, quantities)
     covered = measured & (decades == 0)
     sigma = np.vectorize(sigmas.__getitem__, otypes=[float])(regimes)
-    wider = widening(decades)
-    wider = np.where(measured, np.maximum(known.stretch, wider) / known.stretch, wider)
+    unlike = widening(decades_beyond(known, counts_of(quantities)))
+    wider = np.where(measured, np.maximum(known.stretch, widening(decades)) / known.stretch, unlike)
     return Certainty(sigma * wider, covered)

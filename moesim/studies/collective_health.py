@@ -65,7 +65,8 @@ def judged(expected: CollectivePrice, time: float, where: Setting) -> str:
         return "healthy"
     group = expected.group
     known = expected.collective != "send-recv" or group.nodes > 1 or expected.size >= STEADY
-    return "sick" if known and time > expected.high and time > expected.time + LAUNCH else "cannot tell"
+    late = time > expected.high and time > expected.time + LAUNCH
+    return "sick" if known and late else "cannot tell"
 
 
 def fastest(expected: CollectivePrice, where: Setting) -> float:
