@@ -6,6 +6,7 @@ Needs the package aiconfigurator-core, and a CSV of measured collectives with th
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -231,13 +232,15 @@ def slow_cases(table: MeasuredTable) -> list[str]:
     slow = [row for row in flagged if share[id(row)] <= 0.7]
     plain = [row for row in rows if "ANOMALY" not in row["notes"] and "FAILED" not in row["notes"]]
     caught, alarms = (sum(row["slow"] for row in some) for some in (slow, plain))
-    open_ = sum(row["verdict"] == "cannot tell" for row in slow)
+    runs = Counter(row["source_id"] for row in slow if not row["slow"]).most_common()
+    told_of = ", ".join(f"{count} of {run}" for run, count in runs)
     unsure = sum(row["verdict"] == "cannot tell" for row in rows)
     wrong = [row for row in rows if "#wrong" in row["notes"] and "#wrong N/A" not in row["notes"]]
     told = sum(row["verdict"] == "corrupt" for row in wrong)
     return [
         f"* flagged rows at 70 % of the expected rate and less that are called sick: {caught} of {len(slow)}"
-        f" ({caught / max(len(slow), 1):.0%}; target 80 %); of the others {open_} get 'cannot tell' with the causes",
+        f" ({caught / max(len(slow), 1):.0%}; target 80 %)",
+        f"* the others get 'cannot tell' with the causes: {told_of}",
         f"* rows without a flag that are called sick: {alarms} of {len(plain):,} ({alarms / len(plain):.1%}; target 5 %)",
         f"* rows much slower than expected of which nothing more can be told: {unsure} of {len(rows):,}",
         f"* rows flagged for wrong data that are reported corrupt: {told} of {len(wrong)}",

@@ -45,10 +45,10 @@ def command(
 
     if (node is None) == (gpu is None):
         raise SpecError.single("--node", "", "one of --node and --gpu tells what was measured", "write --node hgx-h100")
-    usual = node or node_of(library.find("gpus", str(gpu)))
+    usual = node or node_of(library.find("gpus", str(gpu).lower()))
     if usual is None:
         raise SpecError.single("--gpu", "", f"no node of {gpu} is known", "name one with --node")
-    spec = library.get("nodes", usual)
+    spec = library.get("nodes", usual.lower())
     target = library.find("fabrics", fabric) if fabric else spec.name
     scopes = fitting.NET_SCOPES if fabric else fitting.NODE_SCOPES
     collective = operation_named(operation, "--op") if operation is not None else None
@@ -61,11 +61,12 @@ def command(
     if not rows.rows:
         reasons = ", ".join(f"{reason} ({count})" for reason, count in rows.refused.items())
         raise SpecError.single(source, "", f"no row of {spec.gpu} to fit {target}: {reasons}", "give its measurements")
-    shown = source if source == PACKAGE else Path(source).name
+    shown = Path(source).name if key and source != PACKAGE else source
     words = ["moesim calibrate collectives", f"--node {spec.name}", f"--fabric {target}" if fabric else ""]
     words += [f"--from {shown}", f"--match {match}" if match else "", f"--op {operation}" if operation else ""]
     words += [f"--source {key}" if key else "", "--fresh" if fresh else ""]
-    key = key or (fitting.PACKAGE_KEY if source == PACKAGE else shown)
+    words += [f"--out {out}" if out and not key and source != PACKAGE else ""]
+    key = key or (fitting.PACKAGE_KEY if source == PACKAGE else Path(source).name)
     links = fitting.links_of(spec.name, fabric)
     if fresh or source == PACKAGE:
         links = fitting.bare(links)

@@ -53,7 +53,7 @@ def command(
     output: grammar.OutputOption = None,
 ) -> None:
     """Run the verb."""
-    grammar.writable(output=output)
+    grammar.writable(out=output)
     given = {
         "COLLECTIVE": operation,
         "--cluster": cluster,
@@ -164,6 +164,7 @@ def _one(expected: CollectivePrice, plain: dict[str, Any]) -> Any:
         ("chosen", f"{expected.algorithm}, {expected.protocol}, {expected.channels:.0f} channels (SMs)"),
         ("bound by", expected.binding),
     ]
+    lines += [("evidence", reason) for reason in expected.why]
     if "verdict" in plain:
         rate, share = shown(plain["measured_busbw_bytes_per_s"], "rate"), plain["share_of_expected"]
         lines.append(

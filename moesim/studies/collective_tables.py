@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
@@ -51,7 +51,7 @@ def priced_collectives(table: MeasuredTable, cluster: Setting | None = None) -> 
             refused[where] += 1
             continue
         expected = price(row.collective, row.size, where, explain=False)
-        found: dict[str, Any] = _columns(row) | {
+        priced: dict[str, Any] = {
             "predicted_time_s": expected.time,
             "low_s": expected.low,
             "high_s": expected.high,
@@ -61,6 +61,7 @@ def priced_collectives(table: MeasuredTable, cluster: Setting | None = None) -> 
             "error": None,
             "verdict": None,
         }
+        found = handed_through(_columns(row), (*priced, "inside", "slow")) | priced
         if row.time is not None:
             told = cluster is not None or _network_is_told(row)
             called = judged(expected, row.time, where)
@@ -70,6 +71,11 @@ def priced_collectives(table: MeasuredTable, cluster: Setting | None = None) -> 
             found["slow"] = called == "sick" and told
         rows.append(found)
     return {"rows": rows, "summary": summary(rows, refused)}
+
+
+def handed_through(columns: Mapping[str, Any], taken: Collection[str]) -> dict[str, Any]:
+    """Columns of a row as they were read; those whose name the answer takes itself as ``input_...``."""
+    return {f"input_{name}" if name in taken else name: value for name, value in columns.items()}
 
 
 def _columns(row: Measured) -> dict[str, Any]:

@@ -175,7 +175,10 @@ def _listed(text: str | None, known: tuple[str, ...], option: str) -> tuple[str,
     for name in names:
         if name not in known:
             raise SpecError.single(option, "", f"no '{name}'", did_you_mean(name, known))
-    return tuple(name for name in known if name not in names) if text.startswith("^") else tuple(names)
+    left = tuple(name for name in known if name not in names) if text.startswith("^") else tuple(names)
+    if not left:
+        raise SpecError.single(option, "", f"'{text}' leaves nothing on", f"one of {', '.join(known)}")
+    return left
 
 
 def price(collective: str, size: float, where: Setting, explain: bool = True) -> CollectivePrice:
