@@ -134,6 +134,35 @@ def bare(links: Links) -> Links:
     return replace(links, fits={name: value for name, value in links.fits.items() if name.startswith("net-eager")})
 
 
+def checked(overlay: Overlay, rows: Sequence[Measured], links: Links, what: str) -> Overlay:
+    """Return an overlay with its errors on rows that it did not see.
+
+    Where their times lie in the 90 % intervals as often as they should, the sizes of these rows are covered too.
+    """
+    fits = {name: value for name, (value, _) in overlay.constants.items()}
+    left: list[Measured] = []
+    found: list[np.ndarray] = []
+    for collective in NODE_TERMS:
+        part = [row for row in rows if row.collective == collective and regime(row) in overlay.residuals]
+        if part:
+            left, found = [*left, *part], [*found, predicted(rows_of(part, collective), links, fits)]
+    if not left:
+        raise SpecError.single("--check", "", f"no row of {what} is like those that were fitted")
+    predictions, measured = np.concatenate(found), np.array([row.time for row in left], dtype=float)
+    low, high = interval(predictions, np.array([regime(row) for row in left]), overlay.residuals)
+    told = score(predictions, measured, low, high)
+    covered = dict(overlay.covered)
+    if told.coverage is not None and told.coverage >= HELD:
+        least, most = covered["size_bytes"]
+        sizes = [row.size for row in left]
+        covered["size_bytes"] = (min(least, *sizes), max(most, *sizes))
+    return replace(overlay, covered=covered, scores={**overlay.scores, f"not fitted: {what}": told})
+
+
+HELD = 0.85
+"""Share of rows inside their 90 % intervals that says the intervals hold there. [-]"""
+
+
 def collective_overlay(
     target: str, gpu: str, links: Links, table: MeasuredTable, scopes: Sequence[str], command: str, source: str
 ) -> Overlay:
