@@ -219,7 +219,7 @@ def collective_overlay(
 def measured_nodes(rows: Sequence[Measured]) -> tuple[float, float]:
     """Range of nodes that every collective was measured on; the widest of one collective where they have none in common."""
     ranges = []
-    for collective in {row.collective for row in rows}:
+    for collective in sorted({row.collective for row in rows}):
         nodes = [row.nodes for row in rows if row.collective == collective]
         ranges.append((min(nodes), max(nodes)))
     low, high = max(one for one, _ in ranges), min(one for _, one in ranges)

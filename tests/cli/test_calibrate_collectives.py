@@ -63,17 +63,6 @@ def test_rows_that_agree_change_nothing(moesim, table):
     assert "all-gather-ring-simple-node-latency" in moesim(*call, "--fresh").out
 
 
-def test_rows_that_check_a_fit_widen_what_it_covers(moesim, table, tmp_path):
-    """Only where they lie in the intervals: those of a slow run are scored and cover nothing."""
-    call = ("calibrate", "collectives", "--gpu", "h100", "--from", table(rows(1.2)), "--out", "own.yaml", "--check")
-    for scale, most in ((1.2, 2**33), (3.0, 2**29)):
-        (tmp_path / "more.csv").write_text(rows(scale, sizes=[2**power for power in range(30, 34)]))
-        assert "not fitted: more.csv (4): median" in moesim(*call, "more.csv").err
-        made = validate(CalibrationSpec, read_document(tmp_path / "own.yaml"))
-        assert made.covered["size_bytes"][1] == pytest.approx(most, rel=1e-5)
-        assert made.rows["used"] == 14
-
-
 def test_large_messages_tell_nothing_of_the_start_of_small_ones(moesim, table):
     call = (
         "calibrate",
