@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,13 @@ from moesim.cost.collectives.nccl import ALGORITHMS, PROTOCOLS
 from moesim.cost.from_spec import build_link_residuals, build_links
 from moesim.cost.machine import Group, Links, Residuals
 from moesim.spec import library
+from moesim.spec.calibration import CalibrationSpec
+from moesim.spec.fabric import FabricSpec
+from moesim.spec.hardware import NodeSpec
+from moesim.spec.own import of, own_links
 from moesim.spec.scenario import cluster_mapping
+from moesim.spec.validation import validate
+from moesim.spec.yaml_file import Document
 
 UNMEASURED = ("collnet", "symmetric", "copy-engine", "hierarchical")
 """Ways that no calibration has rows of."""
@@ -52,6 +59,7 @@ class CollectivePrice:
     channels: float
     binding: str
     evidence: str
+    why: tuple[str, ...] = ()
 
     @property
     def algbw(self) -> float:
@@ -82,6 +90,7 @@ class CollectivePrice:
             "channels": self.channels,
             "binding": self.binding,
             "evidence": self.evidence,
+            "evidence_reasons": list(self.why),
         }
 
 
@@ -112,14 +121,20 @@ def setting(
     algorithms: str | None = None,
     protocols: str | None = None,
     nvls: bool = True,
+    own: Sequence[Path] = (),
 ) -> Setting:
-    """Ranks and links of ``NODE:count``, with what NCCL_ALGO, NCCL_PROTO and NCCL_NVLS_ENABLE leave on."""
+    """Ranks and links of ``NODE:count``, with what NCCL_ALGO, NCCL_PROTO and NCCL_NVLS_ENABLE leave on.
+
+    The user's `own` calibrations of its node and fabric stand in for those that are shipped.
+    """
     try:
         parts = cluster_mapping(cluster)
     except ValueError as error:
         raise SpecError.single("--cluster", "", str(error)) from None
     node = library.get("nodes", parts["node"])
-    fabric = library.get("fabrics", node.default_fabric)
+    mine = own_links(own, node.name, node.default_fabric, "--calibrations")
+    node = validate(NodeSpec, _laid("nodes", node.name, mine))
+    fabric = validate(FabricSpec, _laid("fabrics", node.default_fabric, mine))
     count = int(parts["count"])
     used = gpus_per_node or node.gpus_per_node
     if not 1 <= used <= node.gpus_per_node:
@@ -145,8 +160,12 @@ def setting(
         fabric.name,
         Group(float(ranks), float(max(1, domain))),
         replace(links, nccl=chosen),
-        build_link_residuals(node.name, fabric.name),
+        build_link_residuals(node.name, fabric.name, mine),
     )
+
+
+def _laid(kind: str, name: str, mine: Sequence[CalibrationSpec]) -> Document:
+    return library.with_links(library.document(kind, name), kind, of(mine, name))
 
 
 def _listed(text: str | None, known: tuple[str, ...], option: str) -> tuple[str, ...] | None:
@@ -156,7 +175,10 @@ def _listed(text: str | None, known: tuple[str, ...], option: str) -> tuple[str,
     for name in names:
         if name not in known:
             raise SpecError.single(option, "", f"no '{name}'", did_you_mean(name, known))
-    return tuple(name for name in known if name not in names) if text.startswith("^") else tuple(names)
+    left = tuple(name for name in known if name not in names) if text.startswith("^") else tuple(names)
+    if not left:
+        raise SpecError.single(option, "", f"'{text}' leaves nothing on", f"one of {', '.join(known)}")
+    return left
 
 
 def price(collective: str, size: float, where: Setting, explain: bool = True) -> CollectivePrice:
@@ -166,9 +188,11 @@ def price(collective: str, size: float, where: Setting, explain: bool = True) ->
     if not math.isfinite(best.time):
         raise SpecError.single("--algo", "", f"nothing that is left on serves {collective} on this group")
     if best.algorithm in UNMEASURED:
-        (low, high, _), evidence = uncertain.quantiles(None, "", {}), "datasheet"
+        low, high, _ = uncertain.quantiles(None, "", {})
+        evidence = "datasheet"
+        why: tuple[str, ...] = (f"nobody measured {best.algorithm}",)
     else:
-        low, high, evidence = quantiles(collective, size, group, where)
+        low, high, evidence, why = quantiles(collective, size, group, where)
     return CollectivePrice(
         collective,
         size,
@@ -181,16 +205,17 @@ def price(collective: str, size: float, where: Setting, explain: bool = True) ->
         float(num_channels(best.algorithm, best.protocol, size, group)),
         binding(collective, size, group, links) if explain else "",
         evidence,
+        why,
     )
 
 
-def quantiles(collective: str, size: float, group: Group, where: Setting) -> tuple[float, float, str]:
-    """5 % and 95 % quantile of log(predicted / measured) on rows that no fit saw, and the grade of the evidence."""
+def quantiles(collective: str, size: float, group: Group, where: Setting) -> tuple[float, float, str, tuple[str, ...]]:
+    """5 % and 95 % quantile of log(predicted / measured) on rows that no fit saw; the grade of the evidence, and why."""
     known = where.residuals.get(NET if group.nodes > 1 else NODE)
     regime = str(collective_regime(collective, size, group))
     quantities = {"size_bytes": size} | ({"nodes": group.nodes} if group.nodes > 1 else {"ranks": group.size})
     low, high, _ = uncertain.quantiles(known, regime, quantities)
-    return low, high, uncertain.evidence(known, regime, quantities)
+    return low, high, *uncertain.evidence(known, regime, quantities)
 
 
 FASTER = 1.25
