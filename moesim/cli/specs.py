@@ -24,11 +24,13 @@ def registries() -> dict[str, Registry[Any]]:
     from moesim.timeline.schedules import schedules
     from moesim.workload.precision import recipes
     from moesim.workload.recompute import policies
+    from moesim.workload.routing import routings
 
     return {
         "schedules": schedules,
         "transports": transports,
         "recompute": policies,
+        "routings": routings,
         "precisions": recipes,
         "collectives": algorithms,
     }

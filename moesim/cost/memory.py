@@ -228,7 +228,14 @@ def _unsharded(plan: Plan, blocks: Blocks) -> Numeric:
     held = 2.0 * types.compute * unit if sharding.weights else 0.0
     if sharding.weights and not plan.strategy.reshard_after_forward:
         held = types.compute * max((params.total for params in plan.params), key=lambda value: float(np.max(value)))
-    return held + (types.grad * unit if sharding.gradients else 0.0)
+    copied = plan.strategy.replicated_experts * _expert_params(plan)  # of the layer that runs, with their gradients
+    return held + (types.grad * unit if sharding.gradients else 0.0) + copied * (2.0 + 4.0)
+
+
+def _expert_params(plan: Plan) -> Numeric:
+    """Parameters of one expert on one rank. [-]"""
+    moe = plan.model.moe
+    return moe.expert_params(plan.model.hidden) / plan.mesh.etp if moe else 0.0
 
 
 def _update(plan: Plan, params: RankParams) -> Numeric:

@@ -13,11 +13,13 @@ from moesim.cost.uncertainty import PriceErrors
 from moesim.timeline.schedule import Schedule
 from moesim.timeline.schedules import find_schedule
 from moesim.workload.experts import expert_leg
+from moesim.workload.loads import Cut, Skew, skew
 from moesim.workload.mesh import Mesh
 from moesim.workload.model import Model
 from moesim.workload.ops import ExpertLeg, Message, Work
 from moesim.workload.precision import Recipe, recipes
 from moesim.workload.recompute import RecomputePolicy, parse, policies
+from moesim.workload.routing import has_law
 from moesim.workload.setting import Setting
 from moesim.workload.sharding import SHARDINGS, RankParams, Replicas, Sharding, StateTypes, stage_params
 from moesim.workload.stages import Stage
@@ -62,8 +64,11 @@ class Plan:
             cp_kind=strategy.cp_kind,
             overlap_tp=strategy.overlap_tp,
             overlap_shared_expert=strategy.overlap_shared_expert,
-            routed_load=self._routed_load,
+            routed_load=self.routed_load,
             fusion=self.machine.runtime.fusion,
+            skew=self.skew,
+            replicated=strategy.replicated_experts,
+            node_limit=strategy.node_limit,
         )
         if self.model.moe is None:
             return bare
@@ -71,17 +76,28 @@ class Plan:
         return replace(bare, passes=self.transport.passes(leg, self.expert_group))
 
     @property
-    def _routed_load(self) -> Numeric:
+    def routed_load(self) -> Numeric:
         """Rows that the slowest rank executes over the mean. [-]
 
-        Routing ``capacity`` drops above the capacity and pads up to it; otherwise a capacity only cuts the hottest rank.
+        A routing with a law says it of every rank; routing ``capacity`` drops above the capacity and pads up to it; otherwise a capacity only cuts the hottest rank.
         """
         strategy = self.strategy
+        if self.skew is not None:
+            return self.skew.load
         if strategy.capacity_factor is None:
             return strategy.rank_imbalance
         if strategy.routing == "capacity":
             return strategy.capacity_factor
         return np.minimum(strategy.rank_imbalance, strategy.capacity_factor)
+
+    @cached_property
+    def skew(self) -> Skew | None:
+        """What the slowest rank gets where the routing says how popular each expert is."""
+        strategy = self.strategy
+        if self.model.moe is None or not has_law(strategy.routing):
+            return None
+        cut = Cut(strategy.capacity_factor, strategy.capacity_per == "expert", strategy.replicated_experts)
+        return skew(strategy.routing, self.model.moe.num_experts, strategy.ep, cut)
 
     @property
     def expert_group(self) -> Group:

@@ -6,7 +6,7 @@ from moesim.base.numeric import Numeric
 from moesim.cost.attention import attention_time
 from moesim.cost.collectives import collective_time
 from moesim.cost.gemm import gemm_time
-from moesim.cost.grouped import grouped_gemm_time
+from moesim.cost.grouped import grouped_gemm_time, skewed
 from moesim.cost.machine import Machine
 from moesim.cost.memory_bound import traffic_time
 from moesim.cost.transports import Transport, leg_time
@@ -18,8 +18,9 @@ def op_time(op: Op, mesh: Mesh, machine: Machine, transport: Transport) -> Numer
     """Time of an operation on its lane, alone on the machine. [s]"""
     match op.work:
         case Gemm():
-            price = grouped_gemm_time if op.category == "grouped_gemm" else gemm_time
-            return price(op.work, machine.gpu)
+            if op.category == "grouped_gemm":
+                return grouped_gemm_time(op.work, machine.gpu, skewed(op.work))
+            return gemm_time(op.work, machine.gpu)
         case AttentionCore():
             return attention_time(op.work, machine.gpu)
         case Traffic():

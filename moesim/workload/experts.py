@@ -34,7 +34,8 @@ def expert_leg(moe: Moe, hidden: int, setting: Setting, direction: str = "dispat
         moe.num_experts,
         (setting.recipe.row_bytes if direction == "dispatch" else 2.0) * hidden,
         counts,
-        load=setting.routed_load,
+        load=setting.exchanged_load,
+        node_limit=setting.node_limit,
     )
 
 
@@ -42,7 +43,7 @@ def expert_block(moe: Moe, hidden: int, setting: Setting, norms: int = 1) -> Blo
     """Operations and saved tensors of one routed-expert block. Counts per rank and micro-batch."""
     mesh, local, passes = setting.mesh, setting.local_tokens, setting.passes
     rows = expert_rows(moe, setting)
-    experts = moe.num_experts / mesh.ep
+    experts = setting.skew.groups if setting.skew else moe.num_experts / mesh.ep
     per_expert = rows / experts
     inner = moe.ffn_size / mesh.etp
     wide = (2 if moe.gated else 1) * inner
@@ -63,7 +64,14 @@ def expert_block(moe: Moe, hidden: int, setting: Setting, norms: int = 1) -> Blo
         return Op(name, "tp", Message(collective, "etp", 2 * hidden * rows), 1, "experts", MOE)
 
     def grouped(name: str, n: Numeric, k: Numeric) -> Linear:
-        return Linear(name, per_expert, n, k, setting, experts, "grouped_gemm", "experts", MOE)
+        spread = setting.skew.spread if setting.skew else None
+        return Linear(name, per_expert, n, k, setting, experts, "grouped_gemm", "experts", MOE, spread=spread)
+
+    def copies(name: str, collective: str, value_bytes: float) -> tuple[Op, ...]:
+        if not setting.replicated:
+            return ()
+        size = value_bytes * setting.replicated * moe.expert_params(hidden) / mesh.etp
+        return (Op(name, "ep", Message(collective, "ep", size), 1, "dispatch", MOE),)
 
     up, down = grouped("expert-up", wide, hidden), grouped("expert-down", hidden, inner)
     shared = _shared(moe, hidden, setting)
@@ -83,6 +91,7 @@ def expert_block(moe: Moe, hidden: int, setting: Setting, norms: int = 1) -> Blo
         Op("router-top-k", "memory_bound", Traffic(24 * gates), 10, modules=MOE),
         *(() if setting.overlap_shared_expert else shared.forward),
         layout("permute", passes.before_dispatch, "attention"),
+        *copies("gather-hot-experts", "all-gather", 2.0),
         *_with_shared(leg("dispatch", "dispatch"), shared.forward, setting),
         *routed_forward,
         leg("combine", "combine"),
@@ -94,6 +103,7 @@ def expert_block(moe: Moe, hidden: int, setting: Setting, norms: int = 1) -> Blo
         traffic("expert-residual-backward", 2 * copy, 1, "combine"),
         *((traffic("expert-output-norm-backward", 4 * copy, 2, "combine"),) if extra else ()),
         layout("unpermute-backward", passes.after_combine, "combine"),
+        *copies("gather-hot-experts-again", "all-gather", 2.0),
         *_with_shared(leg("dispatch", "combine-backward"), shared.backward, setting),
         layout("unsort-backward", passes.before_combine, "experts"),
         etp("expert-grad-all-gather", "all-gather"),
@@ -103,6 +113,7 @@ def expert_block(moe: Moe, hidden: int, setting: Setting, norms: int = 1) -> Blo
         etp("expert-grad-reduce-scatter", "reduce-scatter"),
         layout("sort-by-expert-backward", passes.after_dispatch, "experts"),
         leg("combine", "dispatch-backward"),
+        *copies("reduce-hot-experts", "reduce-scatter", 4.0),
         layout("permute-backward", passes.before_dispatch, "attention"),
         *(() if setting.overlap_shared_expert else shared.backward),
         traffic("router-top-k-backward", 24 * gates, 8),

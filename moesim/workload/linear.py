@@ -2,6 +2,9 @@
 
 from dataclasses import dataclass, replace
 
+import numpy as np
+from numpy.typing import NDArray
+
 from moesim.base.numeric import Numeric
 from moesim.workload.ops import Gemm, Message, Op, Saved, Traffic
 from moesim.workload.setting import Setting
@@ -13,7 +16,7 @@ FULL = frozenset({"full"})
 class Linear:
     """``groups`` products y = x W with x of (m, k) and W of (k, n), and their two gradients.
 
-    The forward casts x, the backward casts dy once for dgrad and wgrad; the cast of x is kept for wgrad.
+    ``spread``: rows of each group over their mean m, where they differ. The forward casts x, the backward casts dy once for dgrad and wgrad; the cast of x is kept for wgrad.
     """
 
     name: str
@@ -26,6 +29,7 @@ class Linear:
     segment: str = "attention"
     modules: frozenset[str] = FULL
     low_precision: bool = True
+    spread: NDArray[np.float64] | None = None
 
     @property
     def _rate(self) -> str:
@@ -61,7 +65,7 @@ class Linear:
         return Saved(name, value * self.groups * self.m * self.k, modules)
 
     def _product(self, name: str, m: Numeric, n: Numeric, k: Numeric) -> Op:
-        return self._op(name, self._work(m, n, k, self._rate))
+        return self._op(name, replace(self._work(m, n, k, self._rate), spread=self.spread))
 
     def _work(self, m: Numeric, n: Numeric, k: Numeric, rate: str, accumulate: bool = False) -> Gemm:
         operand = self.setting.recipe.operand_bytes if rate not in ("bf16", "fp16") else 2.0

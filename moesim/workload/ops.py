@@ -6,6 +6,9 @@ per micro-batch. A multiply-add is 2 FLOP.
 
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
 from moesim.base.numeric import Numeric
 
 CATEGORIES = ("gemm", "grouped_gemm", "attention", "memory_bound", "ep", "tp", "cp", "pp", "dp", "optimizer")
@@ -21,7 +24,7 @@ class Gemm:
     """``groups`` products of an (m, k) by a (k, n) matrix.
 
     ``accumulate`` adds into an FP32 output (wgrad). ``rate`` is the key of the GPU's GEMM rate, ``operand_bytes`` the
-    size of an operand value with its scales.
+    size of an operand value with its scales. ``spread``: rows of each group over their mean ``m``, where they differ.
     """
 
     m: Numeric
@@ -31,6 +34,7 @@ class Gemm:
     accumulate: bool = False
     rate: str = "bf16"
     operand_bytes: float = 2.0
+    spread: NDArray[np.float64] | None = None
 
     @property
     def flop(self) -> Numeric:
@@ -108,7 +112,7 @@ class ExpertLeg:
 
     ``tokens`` on this rank, each with ``top_k`` routes of ``row_bytes``; experts are balanced over the group.
     ``counts``: the ranks do not know yet how many rows they will receive (forward dispatch). ``load``: rows of the
-    hottest rank over the mean.
+    hottest rank over the mean. ``node_limit``: NVLink domains that a token's routes may reach.
     """
 
     direction: str
@@ -118,6 +122,7 @@ class ExpertLeg:
     row_bytes: Numeric
     counts: bool = False
     load: Numeric = 1.0
+    node_limit: int | None = None
     flop: Numeric = 0
     hbm_bytes: Numeric = 0
 

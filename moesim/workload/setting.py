@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from moesim.base.numeric import Numeric
+from moesim.workload.loads import Skew
 from moesim.workload.mesh import Mesh
 from moesim.workload.precision import Recipe
 
@@ -69,6 +70,10 @@ class Setting:
         Tensor-parallel messages run beside their GEMM; shared experts run beside the expert exchange.
     routed_load
         Rows of the hottest rank over the mean, and over the capacity's padding: what the slowest rank executes. [-]
+    skew
+        How the rows of the slowest rank spread over its experts, and what of them is exchanged; None where all are alike.
+    replicated, node_limit
+        Hot experts that every rank holds a copy of; NVLink domains that a token's routes may reach. [-]
     passes, fusion
         Layout passes of the expert transport; what the software fuses.
     """
@@ -84,11 +89,19 @@ class Setting:
     routed_load: Numeric = 1.0
     passes: LayoutPasses = field(default_factory=LayoutPasses)
     fusion: Fusion = field(default_factory=Fusion)
+    skew: Skew | None = None
+    replicated: int = 0
+    node_limit: int | None = None
 
     @property
     def tokens(self) -> Numeric:
         """Tokens that one tensor-parallel group works on, b s / cp. [-]"""
         return self.sequences * self.sequence_length / self.mesh.cp
+
+    @property
+    def exchanged_load(self) -> Numeric:
+        """Rows that the slowest rank exchanges over the mean. [-]"""
+        return self.skew.exchanged if self.skew else self.routed_load
 
     @property
     def local_tokens(self) -> Numeric:

@@ -17,10 +17,12 @@ EXPECTED = [
     "nodes",
     "precisions",
     "recompute",
+    "routings",
     "runs",
     "scenarios",
     "schedules",
     "software",
+    "storage",
     "transports",
 ]
 

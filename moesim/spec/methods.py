@@ -1,0 +1,24 @@
+"""Methods that no software has on by default: a scenario that leaves one out does without it."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field, StrictInt, StrictStr
+
+from moesim.spec.provenance import SpecModel
+
+Whole = Annotated[StrictInt, Field(ge=1, le=10**6)]
+"""A count of at least one."""
+
+
+class ExpertMethods(SpecModel):
+    """Methods around the routed experts."""
+
+    capacity_per: StrictStr | None = None
+    replicated_experts: Annotated[StrictInt, Field(ge=0, le=10**6)] | None = None
+    node_limit: Whole | None = None
+
+
+METHODS = tuple(ExpertMethods.model_fields)
+"""Strategy fields that need no default of the software: off is the default of :class:`moesim.Strategy`."""
