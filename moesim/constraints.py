@@ -11,6 +11,7 @@ import numpy as np
 from moesim.base.errors import Violation, did_you_mean
 from moesim.base.numeric import Boolean
 from moesim.base.registry import Registry
+from moesim.cost.expert_gemms import expert_gemms
 from moesim.cost.transports import transports
 from moesim.expert_rules import EXPERT_RULES
 from moesim.rules import RULES, Candidate
@@ -32,6 +33,8 @@ CHOICES = {
     "grad_dtype": tuple(DTYPE_BYTES),
     "optimizer_state_dtype": tuple(DTYPE_BYTES),
     "capacity_per": ("rank", "expert"),
+    "expert_kernel": ("separate", "fused-forward", "fused"),
+    "dispatch_precision": ("bf16", "recipe"),
 }
 """Values that are modelled, for the fields that have no registry."""
 
@@ -118,6 +121,7 @@ def _unknown_names(strategy: Strategy) -> Iterator[Broken]:
         ("transport", transports, (strategy.transport,)),
         ("recompute", policies, tuple(parse(name)[0] for name in strategy.recompute)),
         ("precision", recipes, (strategy.precision,)),
+        ("expert_gemm", expert_gemms, (strategy.expert_gemm,)),
         ("routing", routings, (parse_routing(strategy.routing)[0],)),
     )
     for field, registry, names in registries:

@@ -5,7 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from moesim.base.numeric import Boolean, Numeric
+from moesim.cost.expert_gemms import ExpertGemm, expert_gemms
+from moesim.cost.transports import transports
 from moesim.rules import Candidate, Rule, shown
+from moesim.workload.precision import recipes
+from moesim.workload.recompute import parse as parse_policy
 from moesim.workload.routing import has_law, parse, problem, routings
 
 
@@ -103,4 +107,165 @@ ROUTING = (
     ),
 )
 
-EXPERT_RULES = ROUTING
+FUSED = ("fused-forward", "fused")
+
+
+def _inside_domain(c: Candidate) -> Boolean:
+    return np.less_equal(_domains(c), 1)
+
+
+def _transport_has(c: Candidate, what: str) -> bool:
+    return bool(getattr(transports.get(c.strategy.transport), what, False))
+
+
+def _transports_with(what: str) -> str:
+    return ", ".join(entry.name for entry in transports.entries() if getattr(entry.item, what, False))
+
+
+def _kind(c: Candidate) -> ExpertGemm:
+    return expert_gemms.get(c.strategy.expert_gemm)
+
+
+PRODUCTS = (
+    Rule(
+        "methods-of-experts",
+        ("expert_gemm",),
+        lambda c: (
+            c.moe is not None
+            or (
+                c.strategy.expert_gemm == "grouped"
+                and c.strategy.expert_kernel == "separate"
+                and c.strategy.dispatch_precision == "bf16"
+                and not c.strategy.sync_free
+            )
+        ),
+        lambda c: f"{c.model.name} has no experts whose products or exchange could be made otherwise",
+        lambda c: "expert_gemm: grouped, expert_kernel: separate, dispatch_precision: bf16, sync_free: false",
+    ),
+    Rule(
+        "padded-needs-capacity",
+        ("capacity_factor", "expert_gemm"),
+        lambda c: (
+            not _kind(c).padded
+            or (
+                c.strategy.capacity_factor is not None
+                and c.strategy.capacity_factor >= 1
+                and (not has_law(c.strategy.routing) or c.strategy.capacity_per == "expert")
+            )
+        ),
+        lambda c: (
+            f"expert_gemm {c.strategy.expert_gemm} fills every expert up to its capacity: it needs a capacity_factor of 1 "
+            "or more, and where some experts are hotter, one that cuts each of them"
+        ),
+        lambda c: "capacity_factor: 1.25 with capacity_per: expert, or expert_gemm: grouped",
+    ),
+    Rule(
+        "padded-hot-rank",
+        ("capacity_factor", "expert_gemm"),
+        lambda c: np.logical_or(
+            not _kind(c).padded or c.strategy.capacity_factor is None or c.strategy.routing == "capacity",
+            np.less_equal(c.strategy.rank_imbalance, c.strategy.capacity_factor or 1.0),
+        ),
+        lambda c: (
+            f"expert_gemm {c.strategy.expert_gemm} has {shown(c.strategy.capacity_factor or 0)} times the mean of slots, and "
+            f"the hottest rank {shown(c.strategy.rank_imbalance)} times the mean of rows"
+        ),
+        lambda c: "a capacity_factor of at least rank_imbalance",
+        needs=("padded-needs-capacity",),
+    ),
+    Rule(
+        "sync-free-capacity",
+        ("capacity_factor", "sync_free"),
+        lambda c: not c.strategy.sync_free or c.strategy.capacity_factor is not None,
+        lambda c: "sync_free sizes its buffers by a capacity, as the host never learns the row counts",
+        lambda c: "a capacity_factor, or sync_free: false",
+    ),
+    Rule(
+        "sync-free-syncs",
+        ("sync_free", "transport"),
+        lambda c: not c.strategy.sync_free or transports.get(c.strategy.transport).host_syncs > 0,
+        lambda c: f"transport {c.strategy.transport} has no host wait that sync_free could remove",
+        lambda c: "sync_free: false",
+    ),
+    Rule(
+        "host-counts",
+        ("expert_gemm", "sync_free", "cuda_graph"),
+        lambda c: (
+            not _kind(c).host_counts
+            or not (c.strategy.sync_free or {"moe", "full"} & set(c.strategy.cuda_graph.split("+")))
+        ),
+        lambda c: (
+            f"expert_gemm {c.strategy.expert_gemm} launches what the host has counted; neither sync_free nor a CUDA graph "
+            "of the experts can hold that wait"
+        ),
+        lambda c: "expert_gemm: grouped",
+    ),
+    Rule(
+        "dispatch-precision",
+        ("dispatch_precision", "precision"),
+        lambda c: c.strategy.dispatch_precision == "bf16" or recipes.get(c.strategy.precision).casts,
+        lambda c: f"dispatch_precision recipe with precision {c.strategy.precision}, which casts nothing",
+        lambda c: "dispatch_precision: bf16, or an FP8 precision",
+    ),
+    Rule(
+        "dispatch-scales",
+        ("dispatch_precision", "transport"),
+        lambda c: c.strategy.dispatch_precision == "bf16" or _transport_has(c, "carries_scales"),
+        lambda c: f"transport {c.strategy.transport} carries no scales beside the rows",
+        lambda c: f"dispatch_precision: bf16, or transport in {_transports_with('carries_scales')}",
+    ),
+    Rule(
+        "fused-experts-memory",
+        ("expert_kernel", "transport"),
+        lambda c: c.strategy.expert_kernel not in FUSED or _transport_has(c, "symmetric_memory"),
+        lambda c: (
+            f"expert_kernel {c.strategy.expert_kernel} writes into buffers of other ranks; transport "
+            f"{c.strategy.transport} has no symmetric memory"
+        ),
+        lambda c: f"expert_kernel: separate, or transport in {_transports_with('symmetric_memory')}",
+    ),
+    Rule(
+        "fused-experts-domain",
+        ("ep", "expert_kernel"),
+        lambda c: np.logical_or(
+            c.strategy.expert_kernel not in FUSED, np.logical_and(_inside_domain(c), np.greater(c.strategy.ep, 1))
+        ),
+        lambda c: (
+            f"expert_kernel {c.strategy.expert_kernel} exchanges over NVLink only: ep = {shown(c.strategy.ep)} of "
+            f"{shown(c.nvlink_domain)} GPUs in a domain"
+        ),
+        lambda c: "expert_kernel: separate",
+    ),
+    Rule(
+        "fused-experts-precision",
+        ("precision", "expert_kernel"),
+        lambda c: c.strategy.expert_kernel not in FUSED or recipes.get(c.strategy.precision).casts,
+        lambda c: (
+            f"expert_kernel {c.strategy.expert_kernel} multiplies FP8 or FP4 operands, not {c.strategy.precision}"
+        ),
+        lambda c: "precision: mxfp8 or another FP8 recipe, or expert_kernel: separate",
+    ),
+    Rule(
+        "fused-experts-alone",
+        ("expert_kernel",),
+        lambda c: np.logical_or(
+            c.strategy.expert_kernel not in FUSED,
+            np.logical_and(
+                c.strategy.expert_gemm == "grouped"
+                and not c.strategy.overlap_ep
+                and not c.strategy.overlap_shared_expert
+                and "moe_act" not in {parse_policy(name)[0] for name in c.strategy.recompute},
+                np.equal(c.strategy.etp, 1),
+            ),
+        ),
+        lambda c: (
+            f"expert_kernel {c.strategy.expert_kernel} holds exchange, products and activation: nothing runs between them"
+        ),
+        lambda c: (
+            "expert_kernel: separate; or etp 1, expert_gemm grouped, no overlap_ep, overlap_shared_expert, nor recompute "
+            "of moe_act"
+        ),
+    ),
+)
+
+EXPERT_RULES = (*ROUTING, *PRODUCTS)

@@ -363,6 +363,7 @@ RULES = (
             or not {"moe", "full"} & set(c.strategy.cuda_graph.split("+"))
             or c.strategy.transport not in transports
             or transports.get(c.strategy.transport).host_syncs == 0
+            or c.strategy.sync_free
         ),
         lambda c: f"a CUDA graph cannot hold the host's wait for row counts that transport {c.strategy.transport} has",
         lambda c: (

@@ -20,6 +20,7 @@ HELP = """List what scenarios can name: hardware, models, software, methods; sho
 def registries() -> dict[str, Registry[Any]]:
     """Registries of methods by the word that lists them."""
     from moesim.cost.collectives import algorithms
+    from moesim.cost.expert_gemms import expert_gemms
     from moesim.cost.transports import transports
     from moesim.timeline.schedules import schedules
     from moesim.workload.precision import recipes
@@ -33,6 +34,7 @@ def registries() -> dict[str, Registry[Any]]:
         "routings": routings,
         "precisions": recipes,
         "collectives": algorithms,
+        "expert-gemms": expert_gemms,
     }
 
 

@@ -119,7 +119,8 @@ def _transport(plan: Plan, held: IntArray, stages: list[Stage]) -> Numeric:
         return 0.0
     routed = np.array([sum(plan.model.layers[index].moe is not None for index in stage.layers) for stage in stages])
     repeats = any(policy.whole_layer or policy.module == "moe" for policy in plan.recompute)
-    in_flight = 1.0 if repeats else float((held @ routed).max())
+    fused = plan.setting.products.fused_forward  # its rows are copied where the backward needs them
+    in_flight = 1.0 if repeats or fused else float((held @ routed).max())
     return plan.transport.buffer_bytes(plan.leg, plan.expert_group, plan.machine, in_flight)
 
 

@@ -7,20 +7,21 @@ from functools import cached_property
 import numpy as np
 
 from moesim.base.numeric import Numeric
+from moesim.cost.expert_gemms import expert_gemms
 from moesim.cost.machine import Group, Machine
 from moesim.cost.transports import Transport, transports
 from moesim.cost.uncertainty import PriceErrors
 from moesim.timeline.schedule import Schedule
 from moesim.timeline.schedules import find_schedule
-from moesim.workload.experts import expert_leg
 from moesim.workload.loads import Cut, Skew, skew
 from moesim.workload.mesh import Mesh
 from moesim.workload.model import Model
 from moesim.workload.ops import ExpertLeg, Message, Work
 from moesim.workload.precision import Recipe, recipes
 from moesim.workload.recompute import RecomputePolicy, parse, policies
+from moesim.workload.routed import expert_leg
 from moesim.workload.routing import has_law
-from moesim.workload.setting import Setting
+from moesim.workload.setting import ExpertProducts, Setting
 from moesim.workload.sharding import SHARDINGS, RankParams, Replicas, Sharding, StateTypes, stage_params
 from moesim.workload.stages import Stage
 from moesim.workload.strategy import DTYPE_BYTES, Strategy
@@ -69,11 +70,13 @@ class Plan:
             skew=self.skew,
             replicated=strategy.replicated_experts,
             node_limit=strategy.node_limit,
+            products=self._products,
         )
         if self.model.moe is None:
             return bare
         leg = expert_leg(self.model.moe, self.model.hidden, bare)
-        return replace(bare, passes=self.transport.passes(leg, self.expert_group))
+        passes = self.transport.passes(leg, self.expert_group)
+        return replace(bare, passes=replace(passes, host_syncs=0) if strategy.sync_free else passes)
 
     @property
     def routed_load(self) -> Numeric:
@@ -89,6 +92,23 @@ class Plan:
         if strategy.routing == "capacity":
             return strategy.capacity_factor
         return np.minimum(strategy.rank_imbalance, strategy.capacity_factor)
+
+    @property
+    def _products(self) -> ExpertProducts:
+        """How the products of the experts are made, and how large their buffers are."""
+        strategy = self.strategy
+        kind, capacity = expert_gemms.get(strategy.expert_gemm), strategy.capacity_factor
+        slack = np.maximum(capacity / self.routed_load, 1.0) if strategy.sync_free and capacity is not None else 1.0
+        return ExpertProducts(
+            kind=strategy.expert_gemm,
+            kernel_each=kind.kernel_each,
+            host_counts=kind.host_counts,
+            padding=capacity if kind.padded else None,
+            slack=slack,
+            low_dispatch=strategy.dispatch_precision == "recipe",
+            fused_forward=strategy.expert_kernel != "separate",
+            fused_backward=strategy.expert_kernel == "fused",
+        )
 
     @cached_property
     def skew(self) -> Skew | None:
@@ -116,7 +136,7 @@ class Plan:
     def leg(self) -> ExpertLeg | None:
         """The dispatch of the routed layers (all alike); None in a dense model."""
         moe = self.model.moe
-        return expert_leg(moe, self.model.hidden, self.setting) if moe else None
+        return expert_leg(moe, self.model.hidden, self.setting, forward=True) if moe else None
 
     @property
     def recipe(self) -> Recipe:

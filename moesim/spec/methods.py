@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import Field, StrictInt, StrictStr
+from pydantic import Field, StrictBool, StrictInt, StrictStr
 
 from moesim.spec.provenance import SpecModel
 
@@ -18,6 +18,10 @@ class ExpertMethods(SpecModel):
     capacity_per: StrictStr | None = None
     replicated_experts: Annotated[StrictInt, Field(ge=0, le=10**6)] | None = None
     node_limit: Whole | None = None
+    expert_gemm: StrictStr | None = None
+    expert_kernel: StrictStr | None = None
+    sync_free: StrictBool | None = None
+    dispatch_precision: StrictStr | None = None
 
 
 METHODS = tuple(ExpertMethods.model_fields)

@@ -1,6 +1,6 @@
 """How a layer is run on one rank: tokens, parallel degrees, and the methods that change its operations."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from moesim.base.numeric import Numeric
 from moesim.workload.loads import Skew
@@ -49,6 +49,36 @@ class LayoutPasses:
 
 
 @dataclass(frozen=True)
+class ExpertProducts:
+    """How the products of the experts are made, and what stands around them.
+
+    Attributes
+    ----------
+    kind
+        Name of the kind of product.
+    kernel_each, host_counts
+        One kernel for each expert; the host waits for the row counts, if the exchange did not already.
+    padding
+        Rows of each expert over the mean, filled or not; None for as many as there are. [-]
+    slack
+        Rows that buffers hold over those at work: 1 where they are made to measure. [-]
+    low_dispatch
+        Tokens are cast before the dispatch and travel in the recipe's format.
+    fused_forward, fused_backward
+        One persistent kernel exchanges and multiplies, in the forward, and for the input gradients in the backward.
+    """
+
+    kind: str = "grouped"
+    kernel_each: bool = False
+    host_counts: bool = False
+    padding: float | None = None
+    slack: Numeric = 1.0
+    low_dispatch: bool = False
+    fused_forward: bool = False
+    fused_backward: bool = False
+
+
+@dataclass(frozen=True)
 class Setting:
     """One micro-batch on one rank.
 
@@ -74,6 +104,8 @@ class Setting:
         How the rows of the slowest rank spread over its experts, and what of them is exchanged; None where all are alike.
     replicated, node_limit
         Hot experts that every rank holds a copy of; NVLink domains that a token's routes may reach. [-]
+    products
+        How the products of the experts are made.
     passes, fusion
         Layout passes of the expert transport; what the software fuses.
     """
@@ -92,6 +124,12 @@ class Setting:
     skew: Skew | None = None
     replicated: int = 0
     node_limit: int | None = None
+    products: ExpertProducts = ExpertProducts()
+
+    @property
+    def plain(self) -> "Setting":
+        """The same without the methods that change how many kernels a layer has: what launches were counted on."""
+        return replace(self, replicated=0, products=ExpertProducts())
 
     @property
     def tokens(self) -> Numeric:

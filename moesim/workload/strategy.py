@@ -53,6 +53,10 @@ class Strategy:
     capacity_per: str = "rank"
     replicated_experts: int = 0
     node_limit: int | None = None
+    expert_gemm: str = "grouped"
+    expert_kernel: str = "separate"
+    sync_free: bool = False
+    dispatch_precision: str = "bf16"
 
     def replace(self, **changes: Any) -> "Strategy":
         """Return a copy with some fields changed."""

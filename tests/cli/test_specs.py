@@ -10,6 +10,7 @@ from moesim.spec import library
 EXPECTED = [
     "calibrations",
     "collectives",
+    "expert-gemms",
     "fabrics",
     "gpus",
     "models",

@@ -12,7 +12,11 @@ from moesim.workload.setting import LayoutPasses
 
 
 class Transport(Protocol):
-    """What a transport declares. Times in s, memory in B, shares of a GPU's SMs in [0, 1]."""
+    """What a transport declares. Times in s, memory in B, shares of a GPU's SMs in [0, 1].
+
+    It may also say that it ``carries_scales`` of rows in a low precision beside them, and that its buffers are in
+    ``symmetric_memory``, into which kernels of other ranks write.
+    """
 
     host_syncs: int
 

@@ -33,6 +33,8 @@ class Deduplicated:
         Times per dispatch that the host waits for the row counts.
     """
 
+    carries_scales = True
+
     def __init__(self, name: str, host_syncs: int) -> None:
         self.name = name
         self.host_syncs = host_syncs
