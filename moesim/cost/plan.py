@@ -7,6 +7,7 @@ from functools import cached_property
 import numpy as np
 
 from moesim.base.numeric import Numeric
+from moesim.cost.contention import Contention
 from moesim.cost.expert_gemms import expert_gemms
 from moesim.cost.machine import Group, Machine
 from moesim.cost.transports import Transport, transports
@@ -108,6 +109,8 @@ class Plan:
             low_dispatch=strategy.dispatch_precision == "recipe",
             fused_forward=strategy.expert_kernel != "separate",
             fused_backward=strategy.expert_kernel == "fused",
+            waves=strategy.expert_waves,
+            delay_wgrad=strategy.delay_wgrad,
         )
 
     @cached_property
@@ -131,6 +134,28 @@ class Plan:
         axis = work.axis if isinstance(work, Message) else "ep" if isinstance(work, ExpertLeg) else None
         group = None if axis is None else self.machine.group(self.mesh, axis)
         return self.errors.raised(work, category, name, group)
+
+    @property
+    def half(self) -> "Plan":
+        """The same with half of the micro-batch, as two overlapped halves run it."""
+        return replace(self, strategy=self.strategy.replace(micro_batch=self.strategy.micro_batch / 2))
+
+    def contention(self, kind: str) -> Contention:
+        """What kernels and exchange of a chunk, forward (F) or backward, lose to each other."""
+        strategy, exchanging = self.strategy, self.mesh.ep > 1
+        share = self.transport.sm_share(self.machine) * exchanging
+        if strategy.two_batch_overlap:
+            told = self.machine.transports.get(strategy.transport, {})
+            slower = {
+                name: told[f"two_batch_{name}_slowdown"] * exchanging
+                for name in ("grouped_gemm", "gemm", "attention", "exchange")
+                if f"two_batch_{name}_slowdown" in told
+            }
+            return Contention(share, slower.pop("exchange", 0.0), slower)
+        beside = 1 - 1 / strategy.expert_waves  # the first dispatch and the last combine run alone
+        if strategy.delay_wgrad and kind != "F":
+            beside = max(beside, 0.5)  # one of two legs
+        return Contention(share * beside)
 
     @property
     def leg(self) -> ExpertLeg | None:

@@ -22,6 +22,9 @@ class ExpertMethods(SpecModel):
     expert_kernel: StrictStr | None = None
     sync_free: StrictBool | None = None
     dispatch_precision: StrictStr | None = None
+    two_batch_overlap: StrictBool | None = None
+    expert_waves: Annotated[StrictInt, Field(ge=1, le=64)] | None = None
+    delay_wgrad: StrictBool | None = None
 
 
 METHODS = tuple(ExpertMethods.model_fields)

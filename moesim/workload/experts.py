@@ -69,21 +69,39 @@ def expert_block(moe: Moe, hidden: int, setting: Setting, norms: int = 1) -> Blo
 
 
 def _exchanged_forward(routed: Routed, shared: FeedForward) -> tuple[Op, ...]:
-    """Dispatch, products, combine, one after the other."""
-    return (
-        *_with_shared(routed.leg("dispatch", "dispatch"), shared.forward, routed.setting),
-        *routed.forward(),
-        routed.leg("combine", "combine"),
-    )
+    """Dispatch, products, combine, one after the other; or wave by wave, all dispatches before the first combine."""
+    waves = routed.waves()
+    legs = [wave.leg("dispatch", "dispatch") for wave in waves]
+    rest: tuple[Op, ...] = ()
+    for wave, leg in zip(waves, legs, strict=True):
+        rest += (*_behind(leg, wave.forward(), len(waves)), wave.leg("combine", "combine"))
+    return (*_with_shared(legs[0], shared.forward, routed.setting), *legs[1:], *rest)
 
 
 def _exchanged_backward(routed: Routed, shared: FeedForward) -> tuple[Op, ...]:
-    """The same for the gradients."""
-    return (
-        *_with_shared(routed.leg("dispatch", "combine-backward"), shared.backward, routed.setting),
-        *routed.backward(),
-        routed.leg("combine", "dispatch-backward"),
-    )
+    """The same for the gradients; delayed weight gradients run beside the last leg."""
+    waves, delayed = routed.waves(), routed.setting.products.delay_wgrad
+    legs = [wave.leg("dispatch", "combine-backward") for wave in waves]
+    rest: tuple[Op, ...] = ()
+    for wave, leg in zip(waves, legs, strict=True):
+        rest += (*_behind(leg, wave.backward(delayed), len(waves)), wave.leg("combine", "dispatch-backward"))
+    if delayed:
+        last = rest[-1]
+        later = tuple(replace(op, segment=last.segment) for wave in waves for op in wave.weight_gradients())
+        rest += (replace(later[0], beside=True), *later[1:], _join("wgrad-join", last, later[-1]))
+    return (*_with_shared(legs[0], shared.backward, routed.setting), *legs[1:], *rest)
+
+
+def _behind(leg: Op, ops: tuple[Op, ...], waves: int) -> tuple[Op, ...]:
+    """Operations on the rows of a wave, which wait for its leg and not for those of the others."""
+    return (replace(ops[0], needs=(leg.name,)), *ops[1:]) if waves > 1 else ops
+
+
+def _join(name: str, *ends: Op) -> Op:
+    """A moment at which several operations are done."""
+    first = ends[0]
+    needs = tuple(op.name for op in ends)
+    return Op(name, "memory_bound", Traffic(0.0), 0, first.segment, first.modules, needs)
 
 
 def _fused_forward(routed: Routed) -> tuple[Op, ...]:
@@ -129,7 +147,5 @@ def _with_shared(leg: Op, shared: tuple[Op, ...], setting: Setting) -> tuple[Op,
     if not setting.overlap_shared_expert or not shared:
         return (leg,)
     beside = tuple(replace(op, segment=leg.segment) for op in shared)
-    join = Op(
-        f"{leg.name}-join", "memory_bound", Traffic(0.0), 0, leg.segment, leg.modules, (leg.name, beside[-1].name)
-    )
+    join = _join(f"{leg.name}-join", leg, beside[-1])
     return (leg, replace(beside[0], beside=True), *beside[1:], join)

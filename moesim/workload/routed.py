@@ -57,6 +57,13 @@ class Routed:
     share: float = 1.0
     suffix: str = ""
 
+    def waves(self) -> tuple["Routed", ...]:
+        """Equal parts of the rows; the whole where there is one wave."""
+        count = self.setting.products.waves
+        if count == 1:
+            return (self,)
+        return tuple(replace(self, share=1 / count, suffix=f" {wave}") for wave in range(1, count + 1))
+
     @property
     def rows(self) -> Numeric:
         """Rows that come in. [-]"""

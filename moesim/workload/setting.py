@@ -66,6 +66,10 @@ class ExpertProducts:
         Tokens are cast before the dispatch and travel in the recipe's format.
     fused_forward, fused_backward
         One persistent kernel exchanges and multiplies, in the forward, and for the input gradients in the backward.
+    waves
+        Parts of the routed rows, of which one is exchanged while another is multiplied. [-]
+    delay_wgrad
+        Weight gradients run beside the exchange that follows the input gradients.
     """
 
     kind: str = "grouped"
@@ -76,6 +80,8 @@ class ExpertProducts:
     low_dispatch: bool = False
     fused_forward: bool = False
     fused_backward: bool = False
+    waves: int = 1
+    delay_wgrad: bool = False
 
 
 @dataclass(frozen=True)

@@ -57,6 +57,9 @@ class Strategy:
     expert_kernel: str = "separate"
     sync_free: bool = False
     dispatch_precision: str = "bf16"
+    two_batch_overlap: bool = False
+    expert_waves: int = 1
+    delay_wgrad: bool = False
 
     def replace(self, **changes: Any) -> "Strategy":
         """Return a copy with some fields changed."""

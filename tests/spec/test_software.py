@@ -6,9 +6,10 @@ import pytest
 from moesim.spec import library
 from moesim.spec.methods import METHODS
 from moesim.spec.scenario import STRATEGY_FIELDS
+from moesim.workload.strategy import OFF
 
 MEGATRON = library.get("software", "megatron-core")
-GOOD: dict[str, Any] = {
+GOOD: dict[str, Any] = {name: OFF[name] for name in METHODS} | {
     "schedule": "interleaved-1f1b",
     "schedule_file": False,
     "num_heads": 64,
