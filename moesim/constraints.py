@@ -14,8 +14,10 @@ from moesim.base.registry import Registry
 from moesim.cost.expert_gemms import expert_gemms
 from moesim.cost.transports import transports
 from moesim.expert_rules import EXPERT_RULES
+from moesim.overlap_rules import OVERLAP_RULES
 from moesim.rules import RULES, Candidate
 from moesim.timeline.schedules import FILE_SUFFIX, find_schedule, schedules
+from moesim.workload.fusions import fusions
 from moesim.workload.ops import SCOPES
 from moesim.workload.precision import recipes
 from moesim.workload.recompute import parse, policies
@@ -39,7 +41,7 @@ CHOICES = {
 """Values that are modelled, for the fields that have no registry."""
 
 
-ALL_RULES = (*RULES, *EXPERT_RULES)
+ALL_RULES = (*RULES, *EXPERT_RULES, *OVERLAP_RULES)
 """Every rule of the core."""
 
 
@@ -53,6 +55,8 @@ class Broken:
 
 def legal_mask(candidate: Candidate) -> Boolean:
     """Which strategies of a batch satisfy every rule on degrees, of the core and of the software."""
+    if any(True for _ in _unknown_names(candidate.strategy)):
+        return np.zeros(candidate.strategy.shape, dtype=bool)
     mask: Boolean = np.ones(candidate.strategy.shape, dtype=bool)
     for rule in ALL_RULES:
         mask = np.logical_and(mask, rule.holds(candidate))
@@ -122,6 +126,7 @@ def _unknown_names(strategy: Strategy) -> Iterator[Broken]:
         ("recompute", policies, tuple(parse(name)[0] for name in strategy.recompute)),
         ("precision", recipes, (strategy.precision,)),
         ("expert_gemm", expert_gemms, (strategy.expert_gemm,)),
+        ("fusions", fusions, strategy.fusions),
         ("routing", routings, (parse_routing(strategy.routing)[0],)),
     )
     for field, registry, names in registries:

@@ -10,10 +10,7 @@ from moesim.cost.transports import transports
 from moesim.rules import Candidate, Rule, shown
 from moesim.workload.precision import recipes
 from moesim.workload.recompute import parse as parse_policy
-from moesim.workload.recompute import whole_layers
 from moesim.workload.routing import has_law, parse, problem, routings
-from moesim.workload.sharding import SHARDINGS
-from moesim.workload.strategy import Strategy
 
 
 def _domains(c: Candidate) -> Numeric:
@@ -267,86 +264,4 @@ PRODUCTS = (
 )
 
 
-def _exchange(c: Candidate) -> Boolean:
-    """Where there is an exchange to overlap with."""
-    return np.logical_and(c.moe is not None, np.greater(c.strategy.ep, 1))
-
-
-def _uses(strategy: Strategy) -> list[str]:
-    """Overlaps that use the time of the exchange, by their fields."""
-    found = [name for name in ("overlap_ep", "overlap_shared_expert", "two_batch_overlap") if getattr(strategy, name)]
-    found += ["expert_waves"] if strategy.expert_waves > 1 else []
-    return found + (["expert_kernel"] if strategy.expert_kernel != "separate" else [])
-
-
-def _delayed(strategy: Strategy) -> set[str]:
-    """Overlaps of a strategy that leave no exchange for delayed weight gradients."""
-    return set(_uses(strategy)) & {"two_batch_overlap", "expert_kernel"}
-
-
-OVERLAPS = (
-    Rule(
-        "overlap-of-an-exchange",
-        ("ep", "expert_waves", "two_batch_overlap", "delay_wgrad"),
-        lambda c: np.logical_or(
-            not (c.strategy.expert_waves > 1 or c.strategy.two_batch_overlap or c.strategy.delay_wgrad), _exchange(c)
-        ),
-        lambda c: "expert_waves, two_batch_overlap and delay_wgrad use the time of an expert exchange, and ep is 1",
-        lambda c: "ep above 1, or expert_waves: 1, two_batch_overlap: false, delay_wgrad: false",
-    ),
-    Rule(
-        "one-use-of-the-exchange",
-        ("two_batch_overlap", "expert_waves", "overlap_ep"),
-        lambda c: len(_uses(c.strategy)) < 2,
-        lambda c: f"{' and '.join(_uses(c.strategy))} each use the time of the exchange",
-        lambda c: "one of them",
-    ),
-    Rule(
-        "whole-waves",
-        ("expert_waves",),
-        lambda c: c.strategy.expert_waves >= 1,
-        lambda c: f"expert_waves = {c.strategy.expert_waves} cuts the rows into parts",
-        lambda c: "expert_waves: 1 or more",
-    ),
-    Rule(
-        "two-halves",
-        ("micro_batch", "two_batch_overlap"),
-        lambda c: np.logical_or(not c.strategy.two_batch_overlap, np.equal(np.mod(c.strategy.micro_batch, 2), 0)),
-        lambda c: f"two_batch_overlap halves a micro-batch of {shown(c.strategy.micro_batch)} sequences",
-        lambda c: "an even micro_batch",
-    ),
-    Rule(
-        "two-batches-recompute",
-        ("recompute", "two_batch_overlap"),
-        lambda c: (
-            not c.strategy.two_batch_overlap
-            or not (whole_layers(c.strategy.recompute) or "moe" in c.strategy.recompute)
-        ),
-        lambda c: (
-            "two_batch_overlap keeps the rows of both halves where they are; recomputing their exchange needs them"
-        ),
-        lambda c: "recompute without whole layers and moe, or two_batch_overlap: false",
-    ),
-    Rule(
-        "two-batches-sharding",
-        ("dp_sharding", "two_batch_overlap"),
-        lambda c: not c.strategy.two_batch_overlap or not SHARDINGS[c.strategy.dp_sharding].per_micro_batch,
-        lambda c: (
-            f"dp_sharding {c.strategy.dp_sharding} reduces gradients after every micro-batch; halves that share one "
-            "reduction are not modelled"
-        ),
-        lambda c: "dp_sharding: ddp or zero1",
-    ),
-    Rule(
-        "delayed-wgrad",
-        ("delay_wgrad", "schedule"),
-        lambda c: not c.strategy.delay_wgrad or not (_delayed(c.strategy) or (c.schedule and c.schedule.splits)),
-        lambda c: (
-            f"delay_wgrad puts weight gradients beside the last exchange of a layer; "
-            f"{' and '.join(sorted(_delayed(c.strategy))) or f'schedule {c.strategy.schedule}'} already moves them or uses it"
-        ),
-        lambda c: "delay_wgrad: false",
-    ),
-)
-
-EXPERT_RULES = (*ROUTING, *PRODUCTS, *OVERLAPS)
+EXPERT_RULES = (*ROUTING, *PRODUCTS)

@@ -23,6 +23,7 @@ def registries() -> dict[str, Registry[Any]]:
     from moesim.cost.expert_gemms import expert_gemms
     from moesim.cost.transports import transports
     from moesim.timeline.schedules import schedules
+    from moesim.workload.fusions import fusions
     from moesim.workload.precision import recipes
     from moesim.workload.recompute import policies
     from moesim.workload.routing import routings
@@ -30,6 +31,7 @@ def registries() -> dict[str, Registry[Any]]:
     return {
         "schedules": schedules,
         "transports": transports,
+        "fusions": fusions,
         "recompute": policies,
         "routings": routings,
         "precisions": recipes,

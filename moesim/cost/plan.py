@@ -72,6 +72,7 @@ class Plan:
             replicated=strategy.replicated_experts,
             node_limit=strategy.node_limit,
             products=self._products,
+            fusions=strategy.fusions,
         )
         if self.model.moe is None:
             return bare

@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
-from pydantic import Field, StrictBool, StrictInt, StrictStr
+from pydantic import BeforeValidator, Field, StrictBool, StrictInt, StrictStr
 
 from moesim.spec.provenance import SpecModel
 
+
+def _names(value: Any) -> Any:
+    """Return a list of names, also from ``a, b``, ``a;b`` and ``none``."""
+    if isinstance(value, str):
+        value = [part.strip() for part in value.replace(";", ",").split(",")]
+    if isinstance(value, list):
+        return tuple(part for part in value if part not in ("none", ""))
+    return value
+
+
+Names = Annotated[tuple[StrictStr, ...], BeforeValidator(_names)]
+"""Names of methods that go together."""
 Whole = Annotated[StrictInt, Field(ge=1, le=10**6)]
 """A count of at least one."""
 
@@ -25,6 +37,7 @@ class ExpertMethods(SpecModel):
     two_batch_overlap: StrictBool | None = None
     expert_waves: Annotated[StrictInt, Field(ge=1, le=64)] | None = None
     delay_wgrad: StrictBool | None = None
+    fusions: Names | None = None
 
 
 METHODS = tuple(ExpertMethods.model_fields)

@@ -8,19 +8,10 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field, PrivateAttr, StrictBool, StrictInt, StrictStr
 
 from moesim.base.units import parse_quantity
-from moesim.spec.methods import ExpertMethods
+from moesim.spec.methods import ExpertMethods, Names
 from moesim.spec.provenance import SpecModel
 from moesim.spec.validation import Count, NamedSpec
 from moesim.spec.yaml_file import Document, KeyPath
-
-
-def _names(value: Any) -> Any:
-    """Return a list of names, also from ``a, b``, ``a;b`` and ``none``."""
-    if isinstance(value, str):
-        value = [part.strip() for part in value.replace(";", ",").split(",")]
-    if isinstance(value, list):
-        return tuple(part for part in value if part not in ("none", ""))
-    return value
 
 
 def _layout(value: Any) -> Any:
@@ -53,7 +44,6 @@ def _quantity(dimension: str) -> BeforeValidator:
 
 Degree = Annotated[StrictInt, Field(ge=1, le=10**6)]
 """A parallel degree, or another count of a strategy."""
-Names = Annotated[tuple[StrictStr, ...], BeforeValidator(_names)]
 Layout = Annotated[StrictStr | tuple[Annotated[StrictInt, Field(ge=0)], ...], BeforeValidator(_layout)]
 
 

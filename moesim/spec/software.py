@@ -24,7 +24,7 @@ from moesim.spec.provenance import Bytes, Constant, Kind, Number, Seconds, SpecM
 from moesim.spec.scenario import STRATEGY_FIELDS
 from moesim.spec.validation import NamedSpec
 
-RULE_NAMES = frozenset(STRATEGY_FIELDS) - {"recompute", "layout"} | {
+RULE_NAMES = frozenset(STRATEGY_FIELDS) - {"recompute", "layout", "fusions"} | {
     "num_layers",
     "num_heads",
     "num_kv_heads",

@@ -110,8 +110,8 @@ class Setting:
         How the rows of the slowest rank spread over its experts, and what of them is exchanged; None where all are alike.
     replicated, node_limit
         Hot experts that every rank holds a copy of; NVLink domains that a token's routes may reach. [-]
-    products
-        How the products of the experts are made.
+    products, fusions
+        How the products of the experts are made; kernels that the strategy joins.
     passes, fusion
         Layout passes of the expert transport; what the software fuses.
     """
@@ -131,11 +131,12 @@ class Setting:
     replicated: int = 0
     node_limit: int | None = None
     products: ExpertProducts = ExpertProducts()
+    fusions: tuple[str, ...] = ()
 
     @property
     def plain(self) -> "Setting":
         """The same without the methods that change how many kernels a layer has: what launches were counted on."""
-        return replace(self, replicated=0, products=ExpertProducts())
+        return replace(self, replicated=0, products=ExpertProducts(), fusions=())
 
     @property
     def tokens(self) -> Numeric:

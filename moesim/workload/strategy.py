@@ -60,6 +60,7 @@ class Strategy:
     two_batch_overlap: bool = False
     expert_waves: int = 1
     delay_wgrad: bool = False
+    fusions: tuple[str, ...] = ()
 
     def replace(self, **changes: Any) -> "Strategy":
         """Return a copy with some fields changed."""

@@ -12,6 +12,7 @@ EXPECTED = [
     "collectives",
     "expert-gemms",
     "fabrics",
+    "fusions",
     "gpus",
     "models",
     "nics",
