@@ -16,9 +16,11 @@ def looped(work: Gemm, gpu: Gpu) -> Numeric:
     """Time of one product after the other; experts without rows have none. [s]"""
     if work.spread is None:
         return looped_gemm_time(work, gpu)
-    rows = work.m * work.spread
-    each = gemm_time(replace(work, m=np.maximum(rows, 1.0), groups=1, spread=None), gpu)
-    return np.asarray(np.where(rows > 0, each, 0.0).sum(axis=0))
+    total: Numeric = 0.0
+    for rows in work.m * work.spread:  # one expert; its rows may be a batch, as the constants of the GPU may
+        each = gemm_time(replace(work, m=np.maximum(rows, 1.0), groups=1, spread=None), gpu)
+        total = total + np.where(rows > 0, each, 0.0)
+    return total
 
 
 expert_gemms.add(
