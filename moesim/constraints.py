@@ -11,12 +11,18 @@ import numpy as np
 from moesim.base.errors import Violation, did_you_mean
 from moesim.base.numeric import Boolean
 from moesim.base.registry import Registry
+from moesim.cost.expert_gemms import expert_gemms
 from moesim.cost.transports import transports
+from moesim.expert_rules import EXPERT_RULES
+from moesim.overlap_rules import OVERLAP_RULES
 from moesim.rules import RULES, Candidate
 from moesim.timeline.schedules import FILE_SUFFIX, find_schedule, schedules
+from moesim.workload.fusions import fusions
 from moesim.workload.ops import SCOPES
 from moesim.workload.precision import recipes
 from moesim.workload.recompute import parse, policies
+from moesim.workload.routing import parse as parse_routing
+from moesim.workload.routing import routings
 from moesim.workload.sharding import SHARDINGS
 from moesim.workload.stages import Stage, place_layers
 from moesim.workload.strategy import DTYPE_BYTES, Strategy
@@ -28,9 +34,15 @@ CHOICES = {
     "main_param_dtype": ("fp32", "bf16"),
     "grad_dtype": tuple(DTYPE_BYTES),
     "optimizer_state_dtype": tuple(DTYPE_BYTES),
-    "routing": ("balanced", "random", "natural", "capacity"),
+    "capacity_per": ("rank", "expert"),
+    "expert_kernel": ("separate", "fused-forward", "fused"),
+    "dispatch_precision": ("bf16", "recipe"),
 }
 """Values that are modelled, for the fields that have no registry."""
+
+
+ALL_RULES = (*RULES, *EXPERT_RULES, *OVERLAP_RULES)
+"""Every rule of the core."""
 
 
 @dataclass(frozen=True)
@@ -43,8 +55,10 @@ class Broken:
 
 def legal_mask(candidate: Candidate) -> Boolean:
     """Which strategies of a batch satisfy every rule on degrees, of the core and of the software."""
+    if any(True for _ in _unknown_names(candidate.strategy)):
+        return np.zeros(candidate.strategy.shape, dtype=bool)
     mask: Boolean = np.ones(candidate.strategy.shape, dtype=bool)
-    for rule in RULES:
+    for rule in ALL_RULES:
         mask = np.logical_and(mask, rule.holds(candidate))
     values = candidate.values()
     for framework_rule in candidate.software.rules:
@@ -59,7 +73,7 @@ def violations(candidate: Candidate) -> list[Broken]:
         return unknown
     found: list[Broken] = []
     broken: set[str] = set()
-    for rule in RULES:
+    for rule in ALL_RULES:
         if broken.isdisjoint(rule.needs) and not rule.holds(candidate):
             broken.add(rule.name)
             field, legal = rule.legal(candidate)
@@ -111,6 +125,9 @@ def _unknown_names(strategy: Strategy) -> Iterator[Broken]:
         ("transport", transports, (strategy.transport,)),
         ("recompute", policies, tuple(parse(name)[0] for name in strategy.recompute)),
         ("precision", recipes, (strategy.precision,)),
+        ("expert_gemm", expert_gemms, (strategy.expert_gemm,)),
+        ("fusions", fusions, strategy.fusions),
+        ("routing", routings, (parse_routing(strategy.routing)[0],)),
     )
     for field, registry, names in registries:
         for name in names:

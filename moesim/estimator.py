@@ -20,6 +20,7 @@ from moesim.reading import (
     memory_answer,
     out_of_memory,
     plain_strategy,
+    routing_answer,
     strongest_need,
 )
 from moesim.result import Estimate, Timeline
@@ -90,6 +91,7 @@ def estimate(problem: Problem, strategy: Strategy | None = None, measured_s: flo
         evidence=evidence_grade(spread, needs),
         assumed=problem.assumed,
         layout=str(plan.strategy.layout),
+        routing=routing_answer(plan),
         measured=_beside(problem if plan.strategy == problem.strategy else None, measured_s, step_time),
         strategy=plain_strategy(plan.strategy),
         constants=needs,

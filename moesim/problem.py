@@ -71,6 +71,7 @@ class Problem:
             self.sequence_length,
             self.global_batch,
             frozenset(self.machine.gpu.rates),
+            self.machine.nvlink_domain,
         )
 
     def check(self, strategy: Strategy | None = None) -> list[Broken]:
@@ -166,6 +167,8 @@ def build_strategy(specs: ScenarioSpecs, model: Model) -> tuple[Strategy, tuple[
     given = scenario.strategy.given
     if given.get("schedule", "").endswith(FILE_SUFFIX):
         given["schedule"] = schedule_file(scenario)
+    if given.get("routing", "").startswith("histogram:"):
+        given["routing"] = histogram_file(scenario)
     strategy, assumed = Strategy(**given), []
     for name, default in software.defaults.items():
         if name in given:
@@ -180,7 +183,26 @@ def build_strategy(specs: ScenarioSpecs, model: Model) -> tuple[Strategy, tuple[
 
 def schedule_file(scenario: ScenarioSpec) -> str:
     """Return the path of a schedule's file: from the folder of the scenario, or of the user where an option names it."""
-    name, where = str(scenario.strategy.schedule), scenario.where("strategy.schedule")
-    path = name if where.startswith("--") else str((scenario.folder or Path()) / name)
+    path = str(_beside(scenario, str(scenario.strategy.schedule), "strategy.schedule"))
     find_schedule(path)
     return path
+
+
+def histogram_file(scenario: ScenarioSpec) -> str:
+    """Return a histogram with its rows, also where the scenario names a file of one number for each expert."""
+    routing = str(scenario.strategy.routing)
+    name = routing.partition(":")[2]
+    if not name or (name[0] in "0123456789.+-" and not name.endswith((".csv", ".txt"))):
+        return routing
+    where = scenario.where("strategy.routing")
+    try:
+        text = _beside(scenario, name, "strategy.routing").read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = f"'{name}' cannot be read: {getattr(error, 'strerror', None) or error}"
+        raise SpecError.single(where, "strategy.routing", reason, "a file with rows of each expert") from None
+    return "histogram:" + ",".join(text.replace(",", " ").split())
+
+
+def _beside(scenario: ScenarioSpec, name: str, path: str) -> Path:
+    """A file that a scenario names: from its folder, or from the user's where an option names it."""
+    return Path(name) if scenario.where(path).startswith("--") else (scenario.folder or Path()) / name

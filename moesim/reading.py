@@ -10,11 +10,13 @@ from moesim.cost.machine import Machine
 from moesim.cost.memory import RankMemory
 from moesim.cost.perturb import STEP, constants
 from moesim.cost.pipeline import StepTimes
+from moesim.cost.plan import Plan
 from moesim.result import BREAKDOWN, Constant, MemoryEstimate
+from moesim.spec.methods import METHODS
 from moesim.spec.overrides import SET_BY_OPTION
 from moesim.timeline.run import Run
 from moesim.timeline.walk import last_rank, walk_rank
-from moesim.workload.strategy import Strategy
+from moesim.workload.strategy import OFF, Strategy
 
 GRADE_OF_KIND = {
     "measured": "calibrated",  # a constant fitted on measurements; only a replayed row is itself measured
@@ -166,7 +168,22 @@ def out_of_memory(memory: MemoryEstimate, machine: Machine) -> tuple[Violation, 
     return (Violation("memory", message, legal),)
 
 
+def routing_answer(plan: Plan) -> dict[str, float | None] | None:
+    """Load of the hottest rank and share of all rows that is dropped; None in a dense model."""
+    strategy = plan.strategy
+    if plan.model.moe is None:
+        return None
+    dropped: float | None = 0.0
+    if plan.skew is not None:
+        dropped = float(plan.skew.dropped)
+    elif strategy.capacity_factor is not None and strategy.capacity_factor < strategy.rank_imbalance:
+        even = strategy.rank_imbalance == 1 and strategy.routing != "capacity"
+        dropped = 1 - strategy.capacity_factor if even else None  # what the other ranks have is not said
+    return {"hottest_rank_load": float(plan.routed_load), "dropped_share": dropped}
+
+
 def plain_strategy(strategy: Strategy) -> dict[str, Any]:
-    """The strategy as plain values."""
+    """The strategy as plain values, without the methods that are off."""
     plain = {name: getattr(strategy, name) for name in Strategy.__dataclass_fields__}
+    plain = {name: value for name, value in plain.items() if name not in METHODS or value != OFF[name]}
     return {name: list(value) if isinstance(value, tuple) else value for name, value in plain.items()}

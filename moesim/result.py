@@ -119,7 +119,8 @@ class Estimate:
 
     Times in s, memory in B, rates per GPU; ``breakdown_s`` adds up to ``step_time_s`` along the pipeline rank
     ``walked_stage``, which finishes last; ``busy_s`` tells how long each pipeline rank computes. ``low_s`` and ``high_s``
-    are the ends of the 90 % interval; ``interval`` says what it is made of.
+    are the ends of the 90 % interval; ``interval`` says what it is made of. ``routing``: rows of the hottest rank over
+    the mean, and the share of all rows that a capacity drops where it is known; None in a dense model.
     """
 
     name: str
@@ -144,6 +145,7 @@ class Estimate:
     evidence: str
     assumed: tuple[str, ...]
     layout: str
+    routing: dict[str, float | None] | None
     measured: dict[str, Any] | None
     strategy: dict[str, Any]
     constants: tuple[Constant, ...] = field(repr=False)

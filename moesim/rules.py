@@ -27,7 +27,10 @@ from moesim.workload.strategy import COUNTS, Strategy
 
 @dataclass(frozen=True)
 class Candidate:
-    """A strategy beside the problem it is meant for; ``rates`` are the kinds of GEMM that the GPU runs."""
+    """A strategy beside the problem it is meant for.
+
+    ``rates`` are the kinds of GEMM that the GPU runs, ``nvlink_domain`` GPUs that share an NVLink switch.
+    """
 
     strategy: Strategy
     model: Model
@@ -36,6 +39,7 @@ class Candidate:
     sequence_length: int
     global_batch: int
     rates: frozenset[str] = frozenset({"bf16", "fp16"})
+    nvlink_domain: Numeric = 8.0
 
     @cached_property
     def mesh(self) -> Mesh:
@@ -120,7 +124,8 @@ def _whole(value: Numeric) -> Numeric:
     return int(value) if np.ndim(value) == 0 and value == int(value) else value
 
 
-def _n(value: Numeric) -> str:
+def shown(value: Numeric) -> str:
+    """A number as messages say it."""
     return f"{float(value):g}"
 
 
@@ -140,15 +145,15 @@ RULES = (
         "pipeline-ranks",
         ("pp",),
         lambda c: _divides(c.num_gpus, c.strategy.pp),
-        lambda c: f"pp = {_n(c.strategy.pp)} does not divide {c.num_gpus} GPUs",
+        lambda c: f"pp = {shown(c.strategy.pp)} does not divide {c.num_gpus} GPUs",
     ),
     Rule(
         "ranks",
         ("tp", "cp", "pp"),
         lambda c: _divides(c.num_gpus, _attention_ranks(c)),
         lambda c: (
-            f"tp*cp*pp = {_n(_attention_ranks(c))} does not divide {c.num_gpus} GPUs: a stage has "
-            f"{_n(c.num_gpus / c.strategy.pp)} ranks for tp*cp = {_n(c.strategy.tp * c.strategy.cp)}"
+            f"tp*cp*pp = {shown(_attention_ranks(c))} does not divide {c.num_gpus} GPUs: a stage has "
+            f"{shown(c.num_gpus / c.strategy.pp)} ranks for tp*cp = {shown(c.strategy.tp * c.strategy.cp)}"
         ),
         needs=("pipeline-ranks",),
     ),
@@ -157,8 +162,8 @@ RULES = (
         ("ep", "etp", "pp"),
         lambda c: _divides(c.num_gpus, _expert_ranks(c)),
         lambda c: (
-            f"etp*ep*pp = {_n(_expert_ranks(c))} does not divide {c.num_gpus} GPUs: a stage has "
-            f"{_n(c.num_gpus / c.strategy.pp)} ranks for ep*etp = {_n(c.strategy.ep * c.strategy.etp)}"
+            f"etp*ep*pp = {shown(_expert_ranks(c))} does not divide {c.num_gpus} GPUs: a stage has "
+            f"{shown(c.num_gpus / c.strategy.pp)} ranks for ep*etp = {shown(c.strategy.ep * c.strategy.etp)}"
         ),
         needs=("pipeline-ranks",),
     ),
@@ -167,9 +172,9 @@ RULES = (
         ("ep",),
         lambda c: _divides(c.moe.num_experts, c.strategy.ep) if c.moe else np.equal(c.strategy.ep, 1),
         lambda c: (
-            f"ep = {_n(c.strategy.ep)} does not divide {c.moe.num_experts} experts"
+            f"ep = {shown(c.strategy.ep)} does not divide {c.moe.num_experts} experts"
             if c.moe
-            else f"ep = {_n(c.strategy.ep)} in a model without experts"
+            else f"ep = {shown(c.strategy.ep)} in a model without experts"
         ),
     ),
     Rule(
@@ -177,32 +182,34 @@ RULES = (
         ("etp",),
         lambda c: _divides(c.moe.ffn_size, c.strategy.etp) if c.moe else np.equal(c.strategy.etp, 1),
         lambda c: (
-            f"etp = {_n(c.strategy.etp)} does not divide the expert width {c.moe.ffn_size}"
+            f"etp = {shown(c.strategy.etp)} does not divide the expert width {c.moe.ffn_size}"
             if c.moe
-            else f"etp = {_n(c.strategy.etp)} in a model without experts"
+            else f"etp = {shown(c.strategy.etp)} in a model without experts"
         ),
     ),
     Rule(
         "heads",
         ("tp",),
         lambda c: _divides(c.model.layers[-1].attention.num_heads, c.strategy.tp),
-        lambda c: f"tp = {_n(c.strategy.tp)} does not divide {c.model.layers[-1].attention.num_heads} attention heads",
+        lambda c: (
+            f"tp = {shown(c.strategy.tp)} does not divide {c.model.layers[-1].attention.num_heads} attention heads"
+        ),
     ),
     Rule(
         "sequence",
         ("tp", "cp"),
         lambda c: _divides(c.sequence_length, c.strategy.tp * c.strategy.cp),
-        lambda c: f"tp*cp = {_n(c.strategy.tp * c.strategy.cp)} does not divide sequences of {c.sequence_length}",
+        lambda c: f"tp*cp = {shown(c.strategy.tp * c.strategy.cp)} does not divide sequences of {c.sequence_length}",
     ),
     Rule(
         "batch",
         ("micro_batch", "global_batch"),
         lambda c: _divides(c.global_batch, c.mesh.dp * c.strategy.micro_batch),
         lambda c: (
-            f"a global batch of {c.global_batch} does not divide by dp*micro_batch = {_n(c.mesh.dp)}*"
-            f"{_n(c.strategy.micro_batch)}"
+            f"a global batch of {c.global_batch} does not divide by dp*micro_batch = {shown(c.mesh.dp)}*"
+            f"{shown(c.strategy.micro_batch)}"
         ),
-        lambda c: f"global_batch a multiple of {_n(c.mesh.dp * c.strategy.micro_batch)}",
+        lambda c: f"global_batch a multiple of {shown(c.mesh.dp * c.strategy.micro_batch)}",
         needs=("pipeline-ranks", "ranks"),
     ),
     Rule(
@@ -210,7 +217,7 @@ RULES = (
         ("micro_batch",),
         lambda c: np.less_equal(c.num_micro_batches * c.strategy.pp * c.strategy.vpp, MOST_TASKS),
         lambda c: (
-            f"{_n(c.num_micro_batches)} micro-batches on {_n(c.strategy.pp * c.strategy.vpp)} stages are more than "
+            f"{shown(c.num_micro_batches)} micro-batches on {shown(c.strategy.pp * c.strategy.vpp)} stages are more than "
             f"{MOST_TASKS:,} tasks to draw"
         ),
         lambda c: "a larger micro_batch, or a smaller global_batch",
@@ -224,7 +231,7 @@ RULES = (
             _divides(c.model.layers[-1].attention.num_heads, c.strategy.tp * c.strategy.cp),
         ),
         lambda c: (
-            f"ulysses exchanges heads: tp*cp = {_n(c.strategy.tp * c.strategy.cp)} does not divide "
+            f"ulysses exchanges heads: tp*cp = {shown(c.strategy.tp * c.strategy.cp)} does not divide "
             f"{c.model.layers[-1].attention.num_heads} attention heads"
         ),
     ),
@@ -233,7 +240,7 @@ RULES = (
         ("sequence_parallel",),
         lambda c: np.logical_or(c.strategy.sequence_parallel or c.moe is None, np.equal(c.strategy.tp, 1)),
         lambda c: (
-            f"tp = {_n(c.strategy.tp)} without sequence parallelism routes every token {_n(c.strategy.tp)} times in "
+            f"tp = {shown(c.strategy.tp)} without sequence parallelism routes every token {shown(c.strategy.tp)} times in "
             "an MoE model"
         ),
         lambda c: "sequence_parallel: true",
@@ -265,14 +272,14 @@ RULES = (
         "capacity-factor",
         ("capacity_factor",),
         lambda c: c.strategy.capacity_factor is None or c.strategy.capacity_factor > 0,
-        lambda c: f"capacity_factor = {_n(c.strategy.capacity_factor or 0)} leaves the experts no rows",
+        lambda c: f"capacity_factor = {shown(c.strategy.capacity_factor or 0)} leaves the experts no rows",
         lambda c: "capacity_factor: more than 0",
     ),
     Rule(
         "imbalance",
         ("rank_imbalance",),
         lambda c: np.greater_equal(c.strategy.rank_imbalance, 1.0),
-        lambda c: f"rank_imbalance = {_n(c.strategy.rank_imbalance)}: the hottest rank over the mean is at least 1",
+        lambda c: f"rank_imbalance = {shown(c.strategy.rank_imbalance)}: the hottest rank over the mean is at least 1",
         lambda c: "rank_imbalance: 1.0 or more",
     ),
     Rule(
@@ -356,6 +363,7 @@ RULES = (
             or not {"moe", "full"} & set(c.strategy.cuda_graph.split("+"))
             or c.strategy.transport not in transports
             or transports.get(c.strategy.transport).host_syncs == 0
+            or c.strategy.sync_free
         ),
         lambda c: f"a CUDA graph cannot hold the host's wait for row counts that transport {c.strategy.transport} has",
         lambda c: (

@@ -72,6 +72,7 @@ ANSWER_KEYS = [
     "evidence",
     "assumed",
     "layout",
+    "routing",
     "measured",
     "strategy",
 ]

@@ -20,17 +20,23 @@ HELP = """List what scenarios can name: hardware, models, software, methods; sho
 def registries() -> dict[str, Registry[Any]]:
     """Registries of methods by the word that lists them."""
     from moesim.cost.collectives import algorithms
+    from moesim.cost.expert_gemms import expert_gemms
     from moesim.cost.transports import transports
     from moesim.timeline.schedules import schedules
+    from moesim.workload.fusions import fusions
     from moesim.workload.precision import recipes
     from moesim.workload.recompute import policies
+    from moesim.workload.routing import routings
 
     return {
         "schedules": schedules,
         "transports": transports,
+        "fusions": fusions,
         "recompute": policies,
+        "routings": routings,
         "precisions": recipes,
         "collectives": algorithms,
+        "expert-gemms": expert_gemms,
     }
 
 

@@ -86,15 +86,14 @@ def _layer(plan: Plan, layer: Layer, repeated: bool, in_bf16: bool) -> PricedBlo
     row = 2 * setting.local_tokens * plan.model.hidden
     static = tuple(Saved(f"graph-input-{scope}", row) for scope in captured)  # inputs stay at their address
     block = replace(block, saved=block.saved + static)
-    return _priced(plan, block, params, repeated, launched)
-
-
-def _priced(
-    plan: Plan, block: Block, params: RankParams, recompute: bool = False, launched: float | None = None
-) -> PricedBlock:
+    plain = layer_block(layer, plan.model.hidden, setting.plain)
     scale: Numeric = 1.0
     if launched:
-        scale = launched / sum((launches(op, plan.mesh) for op in block.forward + block.backward), 0.0)
+        scale = launched / sum((launches(op, plan.mesh) for op in plain.forward + plain.backward), 0.0)
+    return _priced(plan, block, params, repeated, scale)
+
+
+def _priced(plan: Plan, block: Block, params: RankParams, recompute: bool = False, scale: Numeric = 1.0) -> PricedBlock:
     kept = recomputed(block, plan.recompute) if recompute and plan.recompute else block
     strategy = plan.strategy
     split = sharded_block(

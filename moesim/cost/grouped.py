@@ -25,6 +25,15 @@ class Skewed:
     tiles: Mapping[int, Numeric]
 
 
+def skewed(work: Gemm) -> Skewed | None:
+    """Tiles of the groups of a product; None where all groups have the same rows."""
+    if work.spread is None:
+        return None
+    rows = work.m * work.spread
+    tiles = {high: np.ceil(rows / high).sum(axis=0) for high in HEIGHTS}
+    return Skewed(np.minimum(rows, 1).sum(axis=0), tiles)
+
+
 def grouped_gemm_time(work: Gemm, gpu: Gpu, skewed: Skewed | None = None) -> Numeric:
     r"""Time of a grouped GEMM. [s]
 

@@ -119,7 +119,8 @@ def _transport(plan: Plan, held: IntArray, stages: list[Stage]) -> Numeric:
         return 0.0
     routed = np.array([sum(plan.model.layers[index].moe is not None for index in stage.layers) for stage in stages])
     repeats = any(policy.whole_layer or policy.module == "moe" for policy in plan.recompute)
-    in_flight = 1.0 if repeats else float((held @ routed).max())
+    fused = plan.setting.products.fused_forward  # its rows are copied where the backward needs them
+    in_flight = 1.0 if repeats or fused else float((held @ routed).max())
     return plan.transport.buffer_bytes(plan.leg, plan.expert_group, plan.machine, in_flight)
 
 
@@ -228,7 +229,14 @@ def _unsharded(plan: Plan, blocks: Blocks) -> Numeric:
     held = 2.0 * types.compute * unit if sharding.weights else 0.0
     if sharding.weights and not plan.strategy.reshard_after_forward:
         held = types.compute * max((params.total for params in plan.params), key=lambda value: float(np.max(value)))
-    return held + (types.grad * unit if sharding.gradients else 0.0)
+    copied = plan.strategy.replicated_experts * _expert_params(plan)  # of the layer that runs, with their gradients
+    return held + (types.grad * unit if sharding.gradients else 0.0) + copied * (2.0 + 4.0)
+
+
+def _expert_params(plan: Plan) -> Numeric:
+    """Parameters of one expert on one rank. [-]"""
+    moe = plan.model.moe
+    return moe.expert_params(plan.model.hidden) / plan.mesh.etp if moe else 0.0
 
 
 def _update(plan: Plan, params: RankParams) -> Numeric:

@@ -7,12 +7,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from moesim.base.numeric import Numeric
-from moesim.cost.blocks import Blocks, PricedBlock, chunk_blocks
+from moesim.cost.blocks import Blocks, PricedBlock, chunk_blocks, price_blocks
 from moesim.cost.collectives import collective_time
+from moesim.cost.contention import Contention
 from moesim.cost.machine import Group
 from moesim.cost.memory_bound import traffic_time
 from moesim.cost.plan import Plan, composition
-from moesim.cost.stage import ChunkTime, Keep, Ops, Piece, chunk_time, interleaved, sequential
+from moesim.cost.stage import (
+    BACKWARD,
+    FORWARD,
+    ChunkTime,
+    Keep,
+    Ops,
+    Piece,
+    chunk_time,
+    interleaved,
+    sequential,
+    two_batches,
+)
 from moesim.timeline.step import Communication, StepGraph, step_graph
 from moesim.workload.ops import Message, Traffic
 from moesim.workload.sharding import RankParams, update_bytes
@@ -123,9 +135,20 @@ class _Chunks:
         self._plan, self._blocks, self._keep = plan, blocks, keep
         self._keys = [composition(plan, stage) for stage in plan.stages]
         self._known: dict[object, ChunkTime] = {}
+        self._halves = price_blocks(plan.half) if plan.strategy.two_batch_overlap else None
 
     def single(self, kind: str, stage: int) -> ChunkTime:
-        return self._time((kind, self._keys[stage]), lambda: sequential(self._ops(kind, stage)), 0.0)
+        key = (kind, self._keys[stage])
+        if self._halves is None:
+            return self._time(key, lambda: sequential(self._ops(kind, stage)), self._plan.contention(kind))
+        return self._time(key, lambda: self._both_halves(kind, stage), self._plan.contention(kind))
+
+    def _both_halves(self, kind: str, stage: int) -> tuple[Piece, ...]:
+        """A chunk of two half micro-batches; a weight gradient that was put off has no exchange to run beside."""
+        layers = self._ops(kind, stage)
+        if kind == "W":
+            return sequential([*layers, *layers])
+        return two_batches(layers, FORWARD if kind == "F" else BACKWARD)
 
     def merged(self, forward: int, backward: int) -> ChunkTime:
         plan = self._plan
@@ -134,14 +157,15 @@ class _Chunks:
         return self._time(key, lambda: interleaved(self._ops("F", forward), self._ops("BW", backward)), share)
 
     def _ops(self, kind: str, stage: int) -> list[Ops]:
-        chunk: list[PricedBlock] = chunk_blocks(self._plan, self._plan.stages[stage], self._blocks)
+        blocks = self._blocks if self._halves is None else self._halves
+        chunk: list[PricedBlock] = chunk_blocks(self._plan, self._plan.stages[stage], blocks)
         if kind == "F":
             return [block.forward for block in chunk]
         if kind == "BW":
             return [block.backward for block in reversed(chunk)]
         return [block.split[kind == "W"] for block in reversed(chunk)]
 
-    def _time(self, key: object, pieces: Callable[[], tuple[Piece, ...]], share: Numeric) -> ChunkTime:
+    def _time(self, key: object, pieces: Callable[[], tuple[Piece, ...]], share: Numeric | Contention) -> ChunkTime:
         if key not in self._known:
             plan = self._plan
             self._known[key] = chunk_time(pieces(), plan.shape, plan.machine.host.sync, share, self._keep)

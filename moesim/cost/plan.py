@@ -7,18 +7,22 @@ from functools import cached_property
 import numpy as np
 
 from moesim.base.numeric import Numeric
+from moesim.cost.contention import Contention
+from moesim.cost.expert_gemms import expert_gemms
 from moesim.cost.machine import Group, Machine
 from moesim.cost.transports import Transport, transports
 from moesim.cost.uncertainty import PriceErrors
 from moesim.timeline.schedule import Schedule
 from moesim.timeline.schedules import find_schedule
-from moesim.workload.experts import expert_leg
+from moesim.workload.loads import Cut, Skew, skew
 from moesim.workload.mesh import Mesh
 from moesim.workload.model import Model
 from moesim.workload.ops import ExpertLeg, Message, Work
 from moesim.workload.precision import Recipe, recipes
 from moesim.workload.recompute import RecomputePolicy, parse, policies
-from moesim.workload.setting import Setting
+from moesim.workload.routed import expert_leg
+from moesim.workload.routing import has_law
+from moesim.workload.setting import ExpertProducts, Setting
 from moesim.workload.sharding import SHARDINGS, RankParams, Replicas, Sharding, StateTypes, stage_params
 from moesim.workload.stages import Stage
 from moesim.workload.strategy import DTYPE_BYTES, Strategy
@@ -62,26 +66,62 @@ class Plan:
             cp_kind=strategy.cp_kind,
             overlap_tp=strategy.overlap_tp,
             overlap_shared_expert=strategy.overlap_shared_expert,
-            routed_load=self._routed_load,
+            routed_load=self.routed_load,
             fusion=self.machine.runtime.fusion,
+            skew=self.skew,
+            replicated=strategy.replicated_experts,
+            node_limit=strategy.node_limit,
+            products=self._products,
+            fusions=strategy.fusions,
         )
         if self.model.moe is None:
             return bare
         leg = expert_leg(self.model.moe, self.model.hidden, bare)
-        return replace(bare, passes=self.transport.passes(leg, self.expert_group))
+        passes = self.transport.passes(leg, self.expert_group)
+        return replace(bare, passes=replace(passes, host_syncs=0) if strategy.sync_free else passes)
 
     @property
-    def _routed_load(self) -> Numeric:
+    def routed_load(self) -> Numeric:
         """Rows that the slowest rank executes over the mean. [-]
 
-        Routing ``capacity`` drops above the capacity and pads up to it; otherwise a capacity only cuts the hottest rank.
+        A routing with a law says it of every rank; routing ``capacity`` drops above the capacity and pads up to it; otherwise a capacity only cuts the hottest rank.
         """
         strategy = self.strategy
+        if self.skew is not None:
+            return self.skew.load
         if strategy.capacity_factor is None:
             return strategy.rank_imbalance
         if strategy.routing == "capacity":
             return strategy.capacity_factor
         return np.minimum(strategy.rank_imbalance, strategy.capacity_factor)
+
+    @property
+    def _products(self) -> ExpertProducts:
+        """How the products of the experts are made, and how large their buffers are."""
+        strategy = self.strategy
+        kind, capacity = expert_gemms.get(strategy.expert_gemm), strategy.capacity_factor
+        slack = np.maximum(capacity / self.routed_load, 1.0) if strategy.sync_free and capacity is not None else 1.0
+        return ExpertProducts(
+            kind=strategy.expert_gemm,
+            kernel_each=kind.kernel_each,
+            host_counts=kind.host_counts,
+            padding=capacity if kind.padded else None,
+            slack=slack,
+            low_dispatch=strategy.dispatch_precision == "recipe",
+            fused_forward=strategy.expert_kernel != "separate",
+            fused_backward=strategy.expert_kernel == "fused",
+            waves=strategy.expert_waves,
+            delay_wgrad=strategy.delay_wgrad,
+        )
+
+    @cached_property
+    def skew(self) -> Skew | None:
+        """What the slowest rank gets where the routing says how popular each expert is."""
+        strategy = self.strategy
+        if self.model.moe is None or not has_law(strategy.routing):
+            return None
+        cut = Cut(strategy.capacity_factor, strategy.capacity_per == "expert", strategy.replicated_experts)
+        return skew(strategy.routing, self.model.moe.num_experts, strategy.ep, cut)
 
     @property
     def expert_group(self) -> Group:
@@ -97,10 +137,32 @@ class Plan:
         return self.errors.raised(work, category, name, group)
 
     @property
+    def half(self) -> "Plan":
+        """The same with half of the micro-batch, as two overlapped halves run it."""
+        return replace(self, strategy=self.strategy.replace(micro_batch=self.strategy.micro_batch / 2))
+
+    def contention(self, kind: str) -> Contention:
+        """What kernels and exchange of a chunk, forward (F) or backward, lose to each other."""
+        strategy, exchanging = self.strategy, self.mesh.ep > 1
+        share = self.transport.sm_share(self.machine) * exchanging
+        if strategy.two_batch_overlap:
+            told = self.machine.transports.get(strategy.transport, {})
+            slower = {
+                name: told[f"two_batch_{name}_slowdown"] * exchanging
+                for name in ("grouped_gemm", "gemm", "attention", "exchange")
+                if f"two_batch_{name}_slowdown" in told
+            }
+            return Contention(share, slower.pop("exchange", 0.0), slower)
+        beside = 1 - 1 / strategy.expert_waves  # the first dispatch and the last combine run alone
+        if strategy.delay_wgrad and kind != "F":
+            beside = max(beside, 0.5)  # one of two legs
+        return Contention(share * beside)
+
+    @property
     def leg(self) -> ExpertLeg | None:
         """The dispatch of the routed layers (all alike); None in a dense model."""
         moe = self.model.moe
-        return expert_leg(moe, self.model.hidden, self.setting) if moe else None
+        return expert_leg(moe, self.model.hidden, self.setting, forward=True) if moe else None
 
     @property
     def recipe(self) -> Recipe:

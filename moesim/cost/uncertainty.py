@@ -23,7 +23,7 @@ from moesim.cost.certainty import (
 )
 from moesim.cost.machine import Group, Machine, Residuals
 from moesim.cost.regimes import family, quantities, regime
-from moesim.workload.ops import AttentionCore, ExpertLeg, Gemm, Message, Traffic, Work
+from moesim.workload.ops import AttentionCore, ExpertLeg, FusedExperts, Gemm, Message, Traffic, Work
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ def placed(
         if isinstance(work, Traffic) and not float(work.hbm_bytes):
             return None, "", {}
         return family(category), str(regime(work, category, machine.gpu)), quantities(work)
-    if group is None or float(group.size) <= 1:
+    if group is None or float(group.size) <= 1 or isinstance(work, FusedExperts):
         return None, "", {}
     across = float(group.nodes) > 1
     if isinstance(work, ExpertLeg) and transport != BLOCKWISE:

@@ -78,6 +78,10 @@ def _headline(estimate: Estimate) -> Table:
     table.add_row(
         "binding", f"{estimate.binding['resource']}: {estimate.binding['share']:.0%} of the step scales with it"
     )
+    if estimate.routing and estimate.routing["hottest_rank_load"] != 1:
+        load, dropped = estimate.routing["hottest_rank_load"], estimate.routing["dropped_share"]
+        lost = f", {dropped:.1%} of all rows dropped" if dropped else ""
+        table.add_row("routing", f"the hottest rank works on {load:.2f} times the mean of rows{lost}")
     fits = f"{gibibytes(estimate.memory.peak_bytes)} of {gibibytes(estimate.memory.capacity_bytes)} GiB"
     if estimate.feasible:
         table.add_row(

@@ -8,18 +8,10 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field, PrivateAttr, StrictBool, StrictInt, StrictStr
 
 from moesim.base.units import parse_quantity
+from moesim.spec.methods import ExpertMethods, Names
 from moesim.spec.provenance import SpecModel
 from moesim.spec.validation import Count, NamedSpec
 from moesim.spec.yaml_file import Document, KeyPath
-
-
-def _names(value: Any) -> Any:
-    """Return a list of names, also from ``a, b``, ``a;b`` and ``none``."""
-    if isinstance(value, str):
-        value = [part.strip() for part in value.replace(";", ",").split(",")]
-    if isinstance(value, list):
-        return tuple(part for part in value if part not in ("none", ""))
-    return value
 
 
 def _layout(value: Any) -> Any:
@@ -36,6 +28,13 @@ def cluster_mapping(value: Any) -> Any:
     return {"node": node, "count": int(count)}
 
 
+def _routing(value: Any) -> Any:
+    """Return rows of experts as the histogram that they are."""
+    if isinstance(value, list):
+        return "histogram:" + ",".join(str(rows) for rows in value)
+    return value
+
+
 def _quantity(dimension: str) -> BeforeValidator:
     def parse(value: Any) -> Any:
         return None if value is None else parse_quantity(str(value), dimension)
@@ -45,11 +44,10 @@ def _quantity(dimension: str) -> BeforeValidator:
 
 Degree = Annotated[StrictInt, Field(ge=1, le=10**6)]
 """A parallel degree, or another count of a strategy."""
-Names = Annotated[tuple[StrictStr, ...], BeforeValidator(_names)]
 Layout = Annotated[StrictStr | tuple[Annotated[StrictInt, Field(ge=0)], ...], BeforeValidator(_layout)]
 
 
-class StrategySpec(SpecModel):
+class StrategySpec(ExpertMethods):
     """The strategy as written; fields that are left out take the default of the software."""
 
     tp: Degree | None = None
@@ -80,7 +78,7 @@ class StrategySpec(SpecModel):
     overlap_shared_expert: StrictBool | None = None
     overlap_p2p: StrictBool | None = None
     cuda_graph: StrictStr | None = None
-    routing: StrictStr | None = None
+    routing: Annotated[StrictStr, BeforeValidator(_routing)] | None = None
     rank_imbalance: float | None = None
     capacity_factor: float | None = None
 

@@ -7,6 +7,7 @@ from moesim.base.numeric import Numeric
 from moesim.workload.attention import attention_block
 from moesim.workload.dense import dense_block
 from moesim.workload.experts import expert_block
+from moesim.workload.fusions import fused
 from moesim.workload.model import Layer, Moe
 from moesim.workload.ops import Block, Gemm, Op
 from moesim.workload.recompute import RecomputePolicy
@@ -21,7 +22,8 @@ def layer_block(layer: Layer, hidden: int, setting: Setting) -> Block:
         rest = _scoped(expert_block(layer.feed_forward, hidden, setting, norms), AHEAD | {"": "moe"})
     else:
         rest = _scoped(dense_block(layer.feed_forward, hidden, setting, norms), {"": "mlp"})
-    return Block(attention.forward + rest.forward, rest.backward + attention.backward, attention.saved + rest.saved)
+    whole = Block(attention.forward + rest.forward, rest.backward + attention.backward, attention.saved + rest.saved)
+    return fused(whole, setting.fusions, setting.recipe.cast_bytes)
 
 
 AHEAD = {"router": "moe-router", "expert-norm": "moe-router", "shared": "moe-router"}

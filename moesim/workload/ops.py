@@ -6,6 +6,9 @@ per micro-batch. A multiply-add is 2 FLOP.
 
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
 from moesim.base.numeric import Numeric
 
 CATEGORIES = ("gemm", "grouped_gemm", "attention", "memory_bound", "ep", "tp", "cp", "pp", "dp", "optimizer")
@@ -21,7 +24,8 @@ class Gemm:
     """``groups`` products of an (m, k) by a (k, n) matrix.
 
     ``accumulate`` adds into an FP32 output (wgrad). ``rate`` is the key of the GPU's GEMM rate, ``operand_bytes`` the
-    size of an operand value with its scales.
+    size of an operand value with its scales. ``spread``: rows of each group over their mean ``m``, where they differ. ``kind``:
+    how the products of experts are made, by its name.
     """
 
     m: Numeric
@@ -31,6 +35,8 @@ class Gemm:
     accumulate: bool = False
     rate: str = "bf16"
     operand_bytes: float = 2.0
+    spread: NDArray[np.float64] | None = None
+    kind: str = "grouped"
 
     @property
     def flop(self) -> Numeric:
@@ -110,7 +116,8 @@ class ExpertLeg:
 
     ``tokens`` on this rank, each with ``top_k`` routes of ``row_bytes``; experts are balanced over the group.
     ``counts``: the ranks do not know yet how many rows they will receive (forward dispatch). ``load``: rows of the
-    hottest rank over the mean.
+    hottest rank over the mean. ``node_limit``: NVLink domains that a token's routes may reach.
+    ``return_bytes``: of a row on its way back.
     """
 
     direction: str
@@ -120,6 +127,8 @@ class ExpertLeg:
     row_bytes: Numeric
     counts: bool = False
     load: Numeric = 1.0
+    node_limit: int | None = None
+    return_bytes: Numeric = 0.0
     flop: Numeric = 0
     hbm_bytes: Numeric = 0
 
@@ -129,7 +138,26 @@ class ExpertLeg:
         return self.tokens * self.load
 
 
-Work = Gemm | AttentionCore | Traffic | Message | ExpertLeg
+@dataclass(frozen=True)
+class FusedExperts:
+    """Dispatch, products and combine of a rank's experts in one persistent kernel."""
+
+    dispatch: ExpertLeg
+    combine: ExpertLeg
+    products: tuple[Gemm, ...]
+
+    @property
+    def flop(self) -> Numeric:
+        """Multiply-adds of the products, 2 FLOP each."""
+        return sum((product.flop for product in self.products), 0.0)
+
+    @property
+    def hbm_bytes(self) -> Numeric:
+        """Operands and results of the products. [B]"""
+        return sum((product.hbm_bytes for product in self.products), 0.0)
+
+
+Work = FusedExperts | Gemm | AttentionCore | Traffic | Message | ExpertLeg
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,9 @@
 """How a layer is run on one rank: tokens, parallel degrees, and the methods that change its operations."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from moesim.base.numeric import Numeric
+from moesim.workload.loads import Skew
 from moesim.workload.mesh import Mesh
 from moesim.workload.precision import Recipe
 
@@ -51,6 +52,42 @@ class LayoutPasses:
 
 
 @dataclass(frozen=True)
+class ExpertProducts:
+    """How the products of the experts are made, and what stands around them.
+
+    Attributes
+    ----------
+    kind
+        Name of the kind of product.
+    kernel_each, host_counts
+        One kernel for each expert; the host waits for the row counts, if the exchange did not already.
+    padding
+        Rows of each expert over the mean, filled or not; None for as many as there are. [-]
+    slack
+        Rows that buffers hold over those at work: 1 where they are made to measure. [-]
+    low_dispatch
+        Tokens are cast before the dispatch and travel in the recipe's format.
+    fused_forward, fused_backward
+        One persistent kernel exchanges and multiplies, in the forward, and for the input gradients in the backward.
+    waves
+        Parts of the routed rows, of which one is exchanged while another is multiplied. [-]
+    delay_wgrad
+        Weight gradients run beside the exchange that follows the input gradients.
+    """
+
+    kind: str = "grouped"
+    kernel_each: bool = False
+    host_counts: bool = False
+    padding: float | None = None
+    slack: Numeric = 1.0
+    low_dispatch: bool = False
+    fused_forward: bool = False
+    fused_backward: bool = False
+    waves: int = 1
+    delay_wgrad: bool = False
+
+
+@dataclass(frozen=True)
 class Setting:
     """One micro-batch on one rank.
 
@@ -72,6 +109,12 @@ class Setting:
         Tensor-parallel messages run beside their GEMM; shared experts run beside the expert exchange.
     routed_load
         Rows of the hottest rank over the mean, and over the capacity's padding: what the slowest rank executes. [-]
+    skew
+        How the rows of the slowest rank spread over its experts, and what of them is exchanged; None where all are alike.
+    replicated, node_limit
+        Hot experts that every rank holds a copy of; NVLink domains that a token's routes may reach. [-]
+    products, fusions
+        How the products of the experts are made; kernels that the strategy joins.
     passes, fusion
         Layout passes of the expert transport; what the software fuses.
     """
@@ -87,11 +130,26 @@ class Setting:
     routed_load: Numeric = 1.0
     passes: LayoutPasses = field(default_factory=LayoutPasses)
     fusion: Fusion = field(default_factory=Fusion)
+    skew: Skew | None = None
+    replicated: int = 0
+    node_limit: int | None = None
+    products: ExpertProducts = ExpertProducts()
+    fusions: tuple[str, ...] = ()
+
+    @property
+    def plain(self) -> "Setting":
+        """The same without the methods that change how many kernels a layer has: what launches were counted on."""
+        return replace(self, replicated=0, products=ExpertProducts(), fusions=())
 
     @property
     def tokens(self) -> Numeric:
         """Tokens that one tensor-parallel group works on, b s / cp. [-]"""
         return self.sequences * self.sequence_length / self.mesh.cp
+
+    @property
+    def exchanged_load(self) -> Numeric:
+        """Rows that the slowest rank exchanges over the mean. [-]"""
+        return self.skew.exchanged if self.skew else self.routed_load
 
     @property
     def local_tokens(self) -> Numeric:
