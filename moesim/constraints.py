@@ -15,6 +15,7 @@ from moesim.cost.transports import transports
 from moesim.rules import RULES, Candidate
 from moesim.timeline.schedules import FILE_SUFFIX, find_schedule, schedules
 from moesim.workload.ops import SCOPES
+from moesim.workload.optimizers import optimizers
 from moesim.workload.precision import recipes
 from moesim.workload.recompute import parse, policies
 from moesim.workload.sharding import SHARDINGS
@@ -111,6 +112,7 @@ def _unknown_names(strategy: Strategy) -> Iterator[Broken]:
         ("transport", transports, (strategy.transport,)),
         ("recompute", policies, tuple(parse(name)[0] for name in strategy.recompute)),
         ("precision", recipes, (strategy.precision,)),
+        ("optimizer", optimizers, (strategy.optimizer,)),
     )
     for field, registry, names in registries:
         for name in names:

@@ -14,7 +14,7 @@ from moesim.result import BREAKDOWN, Constant, MemoryEstimate
 from moesim.spec.overrides import SET_BY_OPTION
 from moesim.timeline.run import Run
 from moesim.timeline.walk import last_rank, walk_rank
-from moesim.workload.strategy import Strategy
+from moesim.workload.strategy import METHODS, Strategy
 
 GRADE_OF_KIND = {
     "measured": "calibrated",  # a constant fitted on measurements; only a replayed row is itself measured
@@ -167,6 +167,7 @@ def out_of_memory(memory: MemoryEstimate, machine: Machine) -> tuple[Violation, 
 
 
 def plain_strategy(strategy: Strategy) -> dict[str, Any]:
-    """The strategy as plain values."""
+    """The strategy as plain values; optional methods that are off are left out."""
     plain = {name: getattr(strategy, name) for name in Strategy.__dataclass_fields__}
+    plain = {name: value for name, value in plain.items() if name not in METHODS or value != METHODS[name]}
     return {name: list(value) if isinstance(value, tuple) else value for name, value in plain.items()}

@@ -22,6 +22,7 @@ def registries() -> dict[str, Registry[Any]]:
     from moesim.cost.collectives import algorithms
     from moesim.cost.transports import transports
     from moesim.timeline.schedules import schedules
+    from moesim.workload.optimizers import optimizers
     from moesim.workload.precision import recipes
     from moesim.workload.recompute import policies
 
@@ -30,6 +31,7 @@ def registries() -> dict[str, Registry[Any]]:
         "transports": transports,
         "recompute": policies,
         "precisions": recipes,
+        "optimizers": optimizers,
         "collectives": algorithms,
     }
 

@@ -16,6 +16,7 @@ import numpy as np
 from moesim.base.numeric import Numeric
 from moesim.cost.blocks import Blocks, PricedBlock, chunk_blocks
 from moesim.cost.plan import Plan, composition
+from moesim.cost.update import orthogonalise_bytes
 from moesim.timeline.graph import IntArray
 from moesim.timeline.schedule import Schedule, kept_chunks
 from moesim.workload.layers import saved_bytes
@@ -107,7 +108,7 @@ def rank_memory(plan: Plan, blocks: Blocks) -> tuple[RankMemory, ...]:
             "backward": _phase(
                 plan, base, activations=activations, logits=left, workspace=workspace, unsharded=unsharded
             ),
-            "optimizer": _phase(plan, base, update=_update(plan, params)),
+            "optimizer": _phase(plan, base, update=_update(plan, params) + orthogonalise_bytes(plan, rank)),
         }
         found.append(RankMemory(phases, _largest(phases, plan.shape)))
     return tuple(found)

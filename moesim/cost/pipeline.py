@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,12 +11,12 @@ from moesim.base.numeric import Numeric
 from moesim.cost.blocks import Blocks, PricedBlock, chunk_blocks
 from moesim.cost.collectives import collective_time
 from moesim.cost.machine import Group
-from moesim.cost.memory_bound import traffic_time
 from moesim.cost.plan import Plan, composition
+from moesim.cost.replication import gradient_reduction_time, parameter_gather_time
 from moesim.cost.stage import ChunkTime, Keep, Ops, Piece, chunk_time, interleaved, sequential
+from moesim.cost.update import update_parts
 from moesim.timeline.step import Communication, StepGraph, step_graph
-from moesim.workload.ops import Message, Traffic
-from moesim.workload.sharding import RankParams, update_bytes
+from moesim.workload.ops import Message
 from moesim.workload.stages import Stage
 
 CLASSES = ("ep", "tp", "cp", "pp", "dp", "host")
@@ -107,7 +108,8 @@ def step_times(plan: Plan, blocks: Blocks, keep: Keep | None = None) -> StepTime
                     seconds = _behind(seconds, chunks.single("F", where).seconds, plan.stages[where])
                 exchange(row, seconds, "dp")
             case "optimizer", int():
-                exchange(row, optimizer_time(plan, where), "optimizer")
+                parts = {name: value * keep.get(name, 1.0) for name, value in update_parts(plan, where).items()}
+                put(row, sum(parts.values(), 0.0), partial(_firsts, parts))
             case _:
                 raise ValueError(f"no price for a task {kind} of {where}")
     if plan.strategy.overlap_p2p:
@@ -177,6 +179,10 @@ def _with_sends(plan: Plan, chunk: ChunkTime, outgoing: list[Numeric | None]) ->
     return seconds, lambda: chunk.categories | {"pp": sum(map(_first, sends), 0.0)}
 
 
+def _firsts(parts: dict[str, Numeric]) -> dict[str, float]:
+    return {name: _first(seconds) for name, seconds in parts.items()}
+
+
 def _first(seconds: Numeric) -> float:
     return float(np.ravel(seconds)[0])
 
@@ -195,68 +201,3 @@ def boundary_time(plan: Plan, stage: int) -> Numeric:
     if plan.errors is None:
         return seconds
     return seconds * plan.errors.raised(Message("send-recv", "pp", payload), "pp", "stage boundary", pair)
-
-
-def gradient_reduction_time(plan: Plan, params: RankParams) -> Numeric:
-    """Time to reduce the gradients of one stage at the end of the step. [s]"""
-    return _one_after_the_other(plan, gradient_messages(plan, params))
-
-
-def parameter_gather_time(plan: Plan, params: RankParams) -> Numeric:
-    """Time to gather the updated weights of one stage from its replicas. [s]"""
-    return _one_after_the_other(plan, gather_messages(plan, params))
-
-
-def gradient_messages(plan: Plan, params: RankParams) -> tuple[Message, ...]:
-    """What reduces the gradients of one stage at the end of the step.
-
-    Reduce-scatter where the optimizer is sharded, all-reduce where it is not, and all-reduce over the replicas of a
-    shard under hybrid sharding; dense and expert gradients over their own groups.
-    """
-    types = plan.state_types
-    across: tuple[Message, ...] = ()
-    if plan.sharding.inside_node:
-        owned = RankParams(params.dense / plan.replicas.dense, params.routed / plan.replicas.routed)
-        across = _messages(owned, types.grad, "all-reduce", "replica")
-    if plan.sharding.per_micro_batch:
-        return across
-    collective = "reduce-scatter" if plan.sharding.optimizer else "all-reduce"
-    return across + _messages(params, types.grad, collective, "shard")
-
-
-def gather_messages(plan: Plan, params: RankParams) -> tuple[Message, ...]:
-    """What gathers the updated weights of one stage."""
-    return _messages(params, plan.state_types.param, "all-gather", "shard")
-
-
-def _messages(params: RankParams, value_bytes: float, collective: str, over: str) -> tuple[Message, ...]:
-    counts = {"dense": params.dense, "routed": params.routed}
-    return tuple(Message(collective, f"{part}-{over}", value_bytes * count) for part, count in counts.items())
-
-
-def _one_after_the_other(plan: Plan, messages: tuple[Message, ...]) -> Numeric:
-    total: Numeric = 0.0
-    for work in messages:
-        seconds = collective_time(
-            work.collective, work.size, plan.copies_of(plan.machine.group(plan.mesh, work.axis)), plan.machine.links
-        )
-        total = total + seconds * plan.raised(work, "dp", message_name(work))
-    return total
-
-
-def message_name(work: Message) -> str:
-    """Name of a message about training state."""
-    return f"{work.collective} of {work.axis.partition('-')[0]} state"
-
-
-def optimizer_work(plan: Plan, rank: int) -> Traffic:
-    """The Adam step of one rank: it is bound by HBM."""
-    ranks = plan.schedule.stage_rank(plan.strategy.pp, plan.strategy.vpp)
-    held = sum((plan.params[stage] for stage, owner in enumerate(ranks) if owner == rank), RankParams())
-    return Traffic(update_bytes(held, plan.replicas, plan.state_types, plan.sharding))
-
-
-def optimizer_time(plan: Plan, rank: int) -> Numeric:
-    """Time of the Adam step of one rank. [s]"""
-    work = optimizer_work(plan, rank)
-    return traffic_time(work.hbm_bytes, plan.machine.gpu) * plan.raised(work, "optimizer", f"optimizer of rank {rank}")

@@ -16,6 +16,7 @@ from moesim.workload.experts import expert_leg
 from moesim.workload.mesh import Mesh
 from moesim.workload.model import Model
 from moesim.workload.ops import ExpertLeg, Message, Work
+from moesim.workload.optimizers import Optimizer, optimizers
 from moesim.workload.precision import Recipe, recipes
 from moesim.workload.recompute import RecomputePolicy, parse, policies
 from moesim.workload.setting import Setting
@@ -108,6 +109,11 @@ class Plan:
         return recipes.get(self.strategy.precision)
 
     @property
+    def optimizer(self) -> Optimizer:
+        """Optimizer, by its name."""
+        return optimizers.get(self.strategy.optimizer)
+
+    @property
     def transport(self) -> Transport:
         """Expert transport, by its name."""
         return transports.get(self.strategy.transport)
@@ -174,7 +180,8 @@ class Plan:
         else:
             compute, copies = 2.0, recipe.weight_copies_bytes
         grad, moment = (DTYPE_BYTES[name] for name in (strategy.grad_dtype, strategy.optimizer_state_dtype))
-        return StateTypes(param, grad, moment, main, copies, compute)
+        kept = self.optimizer
+        return StateTypes(param, grad, moment, main, copies, compute, kept.matrix_moments, kept.plain_moments)
 
     @cached_property
     def params(self) -> tuple[RankParams, ...]:

@@ -83,6 +83,7 @@ class StrategySpec(SpecModel):
     routing: StrictStr | None = None
     rank_imbalance: float | None = None
     capacity_factor: float | None = None
+    optimizer: StrictStr | None = None
 
     @property
     def given(self) -> dict[str, Any]:
@@ -92,6 +93,8 @@ class StrategySpec(SpecModel):
 
 STRATEGY_FIELDS: tuple[str, ...] = tuple(StrategySpec.model_fields)
 """Names of the strategy fields."""
+METHOD_FIELDS = frozenset({"optimizer"})
+"""Optional methods: off (AdamW for the optimizer) unless a scenario or a software asks for them."""
 
 
 class ClusterSpec(SpecModel):

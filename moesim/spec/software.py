@@ -20,7 +20,7 @@ from pydantic import Field, StrictBool, field_validator, model_validator
 from moesim.base.errors import Violation, did_you_mean
 from moesim.base.expression import Expression
 from moesim.spec.provenance import Bytes, Constant, Kind, Number, Seconds, SpecModel
-from moesim.spec.scenario import STRATEGY_FIELDS
+from moesim.spec.scenario import METHOD_FIELDS, STRATEGY_FIELDS
 from moesim.spec.validation import NamedSpec
 
 RULE_NAMES = frozenset(STRATEGY_FIELDS) - {"recompute", "layout"} | {
@@ -279,7 +279,7 @@ class SoftwareSpec(NamedSpec):
             if name not in STRATEGY_FIELDS:
                 raise ValueError(f"'{name}' is not a strategy field; {did_you_mean(name, STRATEGY_FIELDS)}")
         for name in STRATEGY_FIELDS:
-            if name not in defaults:
+            if name not in defaults and name not in METHOD_FIELDS:
                 raise ValueError(f"no default for '{name}'; add {name}: {{value: ..., source: KEY, kind: datasheet}}")
         return defaults
 

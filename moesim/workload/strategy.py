@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from moesim.base.numeric import Numeric
+from moesim.spec.scenario import METHOD_FIELDS
 
 Layout = str | tuple[int, ...]
 
@@ -16,7 +17,7 @@ class Strategy:
 
     Degrees (``tp cp ep etp micro_batch rank_imbalance``) may be arrays: then the strategy stands for a batch of runs that share the
     pipeline shape and the methods. The defaults are the neutral setting of each method; a scenario takes what it
-    leaves out from its software spec.
+    leaves out from its software spec, or, for an optional method (:data:`METHODS`), stays at the neutral setting.
     """
 
     tp: Numeric = 1
@@ -50,6 +51,7 @@ class Strategy:
     routing: str = "balanced"
     rank_imbalance: Numeric = 1.0
     capacity_factor: float | None = None
+    optimizer: str = "adam"
 
     def replace(self, **changes: Any) -> "Strategy":
         """Return a copy with some fields changed."""
@@ -67,4 +69,6 @@ DEGREES = ("tp", "cp", "ep", "etp", "micro_batch", "rank_imbalance")
 FIELDS = tuple(field.name for field in fields(Strategy))
 FLAGS = tuple(field.name for field in fields(Strategy) if field.type in (bool, "bool"))
 COUNTS = ("tp", "cp", "pp", "vpp", "ep", "etp", "micro_batch")
+METHODS = {field.name: field.default for field in fields(Strategy) if field.name in METHOD_FIELDS}
+"""Settings of the optional methods at which each of them changes nothing."""
 DTYPE_BYTES = {"fp32": 4, "bf16": 2, "fp16": 2}

@@ -15,12 +15,14 @@ EXPECTED = [
     "models",
     "nics",
     "nodes",
+    "optimizers",
     "precisions",
     "recompute",
     "runs",
     "scenarios",
     "schedules",
     "software",
+    "storage",
     "transports",
 ]
 
