@@ -13,7 +13,9 @@ from moesim.base.numeric import Boolean
 from moesim.base.registry import Registry
 from moesim.cost.transports import transports
 from moesim.rules import RULES, Candidate
+from moesim.rules_of_state import STATE_RULES
 from moesim.timeline.schedules import FILE_SUFFIX, find_schedule, schedules
+from moesim.workload.adapters import TARGETS, adapters, parse_adapter
 from moesim.workload.ops import SCOPES
 from moesim.workload.optimizers import optimizers
 from moesim.workload.precision import recipes
@@ -29,9 +31,13 @@ CHOICES = {
     "main_param_dtype": ("fp32", "bf16"),
     "grad_dtype": tuple(DTYPE_BYTES),
     "optimizer_state_dtype": tuple(DTYPE_BYTES),
+    "adapter_targets": TARGETS,
     "routing": ("balanced", "random", "natural", "capacity"),
 }
 """Values that are modelled, for the fields that have no registry."""
+
+ALL_RULES = (*RULES, *STATE_RULES)
+"""Rules of the core, in the order in which they are asked."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +51,7 @@ class Broken:
 def legal_mask(candidate: Candidate) -> Boolean:
     """Which strategies of a batch satisfy every rule on degrees, of the core and of the software."""
     mask: Boolean = np.ones(candidate.strategy.shape, dtype=bool)
-    for rule in RULES:
+    for rule in ALL_RULES:
         mask = np.logical_and(mask, rule.holds(candidate))
     values = candidate.values()
     for framework_rule in candidate.software.rules:
@@ -60,7 +66,7 @@ def violations(candidate: Candidate) -> list[Broken]:
         return unknown
     found: list[Broken] = []
     broken: set[str] = set()
-    for rule in RULES:
+    for rule in ALL_RULES:
         if broken.isdisjoint(rule.needs) and not rule.holds(candidate):
             broken.add(rule.name)
             field, legal = rule.legal(candidate)
@@ -113,6 +119,7 @@ def _unknown_names(strategy: Strategy) -> Iterator[Broken]:
         ("recompute", policies, tuple(parse(name)[0] for name in strategy.recompute)),
         ("precision", recipes, (strategy.precision,)),
         ("optimizer", optimizers, (strategy.optimizer,)),
+        ("adapter", adapters, () if strategy.adapter == "none" else (parse_adapter(strategy.adapter)[0],)),
     )
     for field, registry, names in registries:
         for name in names:

@@ -22,6 +22,7 @@ def registries() -> dict[str, Registry[Any]]:
     from moesim.cost.collectives import algorithms
     from moesim.cost.transports import transports
     from moesim.timeline.schedules import schedules
+    from moesim.workload.adapters import adapters
     from moesim.workload.optimizers import optimizers
     from moesim.workload.precision import recipes
     from moesim.workload.recompute import policies
@@ -32,6 +33,7 @@ def registries() -> dict[str, Registry[Any]]:
         "recompute": policies,
         "precisions": recipes,
         "optimizers": optimizers,
+        "adapters": adapters,
         "collectives": algorithms,
     }
 

@@ -7,6 +7,7 @@ from moesim.base.numeric import Numeric
 from moesim.cost.plan import Plan
 from moesim.cost.price import launch_time, launches, op_time
 from moesim.cost.stage import Ops, PricedOp
+from moesim.workload.adapting import adapted_block, frozen_block
 from moesim.workload.embedding import embedding_block, head_block, mtp_block
 from moesim.workload.gathering import sharded_block
 from moesim.workload.layers import joined, layer_block, recomputed
@@ -23,7 +24,7 @@ Name = tuple[Layer, bool, bool] | str
 
 @dataclass(frozen=True)
 class PricedBlock:
-    """A block with its parameters on one rank and the time of each operation.
+    """A block with its parameters on one rank, those that are trained, and the time of each operation.
 
     ``whole`` is the block with nothing recomputed: its saved tensors come back while its backward runs.
     """
@@ -31,6 +32,7 @@ class PricedBlock:
     block: Block
     whole: Block
     params: RankParams
+    trained: RankParams
     forward: Ops
     backward: Ops
 
@@ -86,27 +88,40 @@ def _layer(plan: Plan, layer: Layer, repeated: bool, in_bf16: bool) -> PricedBlo
     row = 2 * setting.local_tokens * plan.model.hidden
     static = tuple(Saved(f"graph-input-{scope}", row) for scope in captured)  # inputs stay at their address
     block = replace(block, saved=block.saved + static)
-    return _priced(plan, block, params, repeated, launched)
+    return _priced(plan, block, params, repeated, launched, layer)
 
 
 def _priced(
-    plan: Plan, block: Block, params: RankParams, recompute: bool = False, launched: float | None = None
+    plan: Plan,
+    block: Block,
+    params: RankParams,
+    recompute: bool = False,
+    launched: float | None = None,
+    layer: Layer | None = None,
 ) -> PricedBlock:
     scale: Numeric = 1.0
     if launched:
         scale = launched / sum((launches(op, plan.mesh) for op in block.forward + block.backward), 0.0)
+    trained = params
+    if adapting := plan.adapting:
+        block, trained = (
+            frozen_block(block)
+            if layer is None
+            else adapted_block(block, layer, plan.model.hidden, plan.setting.local_tokens, adapting),
+            RankParams() if layer is None else adapting.layer_params(layer, plan.model.hidden, plan.mesh),
+        )
     kept = recomputed(block, plan.recompute) if recompute and plan.recompute else block
     strategy = plan.strategy
     split = sharded_block(
         kept,
-        params,
-        plan.state_types,
+        plan.gathered_bytes(params, trained),
+        trained.weighted(plan.state_types.grad, plan.state_types.grad),
         plan.sharding,
         strategy.reshard_after_forward,
         strategy.overlap_grad_reduce,
     )
     forward = _prices(split.forward, plan, scale)
-    return PricedBlock(split, block, params, forward, _prices(split.recompute + split.backward, plan, scale))
+    return PricedBlock(split, block, params, trained, forward, _prices(split.recompute + split.backward, plan, scale))
 
 
 def _prices(ops: tuple[Op, ...], plan: Plan, scale: Numeric) -> Ops:

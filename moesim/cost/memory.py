@@ -92,10 +92,12 @@ def rank_memory(plan: Plan, blocks: Blocks) -> tuple[RankMemory, ...]:
     found = []
     for rank in range(strategy.pp):
         stages, whole, waiting = held_by[rank]
-        params = sum((plan.params[stage] for stage in np.flatnonzero(ranks == rank)), RankParams())
+        owned = np.flatnonzero(ranks == rank)
+        params = sum((plan.trained[stage] for stage in owned), RankParams())
         state = state_bytes(params, plan.replicas, plan.state_types, plan.sharding)
+        frozen = sum((plan.frozen_bytes(plan.params[stage]) for stage in owned), 0.0)
         base = fixed | {"transport": _transport(plan, whole, [plan.stages[stage] for stage in stages])}
-        base |= {"weights": state.weights, "gradients": state.gradients, "optimizer": state.optimizer}
+        base |= {"weights": state.weights + frozen, "gradients": state.gradients, "optimizer": state.optimizer}
         parts = [kept[stage] for stage in stages] + [(later[stage], 0.0) for stage in stages]
         activations, logits = _at_peak(np.column_stack([whole, waiting]), parts, plan.shape)
         own = np.max([np.broadcast_to(kept[stage][1], plan.shape) for stage in stages], axis=0)
@@ -221,15 +223,18 @@ def _workspace(plan: Plan, blocks: Blocks) -> Numeric:
 def _unsharded(plan: Plan, blocks: Blocks) -> Numeric:
     """Whole weights of the block that runs and of the one gathered ahead, and the gradient before it is split. [B]"""
     sharding, types = plan.sharding, plan.state_types
-    unit: Numeric = 0.0
+    live = plan.machine.runtime.max_live_params
+    weights: Numeric = 0.0
+    gradients: Numeric = 0.0
     for priced in blocks.values():
-        unit = np.maximum(unit, priced.params.total)
-    if plan.machine.runtime.max_live_params is not None:
-        unit = np.minimum(unit, plan.machine.runtime.max_live_params)
-    held = 2.0 * types.compute * unit if sharding.weights else 0.0
+        share = 1.0 if live is None else np.minimum(1.0, live / priced.params.total)
+        weights = np.maximum(weights, share * plan.gathered_bytes(priced.params, priced.trained).total)
+        gradients = np.maximum(gradients, share * types.grad * priced.trained.total)
+    held = 2.0 * weights if sharding.weights else 0.0
     if sharding.weights and not plan.strategy.reshard_after_forward:
-        held = types.compute * max((params.total for params in plan.params), key=lambda value: float(np.max(value)))
-    return held + (types.grad * unit if sharding.gradients else 0.0)
+        whole = (plan.gathered_bytes(*both).total for both in zip(plan.params, plan.trained, strict=True))
+        held = max(whole, key=lambda value: float(np.max(value)))
+    return held + (gradients if sharding.gradients else 0.0)
 
 
 def _update(plan: Plan, params: RankParams) -> Numeric:

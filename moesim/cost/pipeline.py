@@ -97,13 +97,13 @@ def step_times(plan: Plan, blocks: Blocks, keep: Keep | None = None) -> StepTime
                 outgoing = [_outgoing("F", forward, sends), _outgoing("BW", backward, sends)]
                 put(row, *_with_sends(plan, chunk, outgoing))
             case "reduce", int():
-                seconds = gradient_reduction_time(plan, plan.params[where])
+                seconds = gradient_reduction_time(plan, plan.trained[where])
                 if plan.strategy.overlap_grad_reduce:
                     last = "W" if ("W", where) in graph.rows else "BW"
                     seconds = _behind(seconds, chunks.single(last, where).seconds, plan.stages[where])
                 exchange(row, seconds, "dp")
             case "gather", int():
-                seconds = parameter_gather_time(plan, plan.params[where])
+                seconds = parameter_gather_time(plan, plan.trained[where])
                 if plan.strategy.overlap_param_gather:
                     seconds = _behind(seconds, chunks.single("F", where).seconds, plan.stages[where])
                 exchange(row, seconds, "dp")

@@ -12,6 +12,8 @@ from moesim.cost.transports import Transport, transports
 from moesim.cost.uncertainty import PriceErrors
 from moesim.timeline.schedule import Schedule
 from moesim.timeline.schedules import find_schedule
+from moesim.workload.adapters import adapters, parse_adapter
+from moesim.workload.adapting import Adapting
 from moesim.workload.experts import expert_leg
 from moesim.workload.mesh import Mesh
 from moesim.workload.model import Model
@@ -194,6 +196,43 @@ class Plan:
                 distinct[key] = stage_params(self.model, stage, self.mesh, self.sequence_length)
             found.append(distinct[key])
         return tuple(found)
+
+    @property
+    def adapting(self) -> Adapting | None:
+        """Adapter of the run; None where every weight is trained."""
+        name, rank = parse_adapter(self.strategy.adapter)
+        return None if rank is None else Adapting(adapters.get(name), rank, self.strategy.adapter_targets)
+
+    @property
+    def flop_per_token(self) -> float:
+        """Model FLOPs of one token, without weight gradients of frozen weights. [FLOP]"""
+        whole = self.model.flop_per_token(self.sequence_length)
+        return whole if self.adapting is None else self.adapting.flop_per_token(self.model, whole)
+
+    @cached_property
+    def trained(self) -> tuple[RankParams, ...]:
+        """Parameters of each stage on one of its ranks that are trained; the others are frozen."""
+        adapting = self.adapting
+        if adapting is None:
+            return self.params
+        return tuple(adapting.stage_params(self.model, stage, self.mesh) for stage in self.stages)
+
+    def gathered_bytes(self, params: RankParams, trained: RankParams) -> RankParams:
+        """What a gathering of split weights brings back, of each kind. [B]"""
+        value, adapting = self.state_types.compute, self.adapting
+        if adapting is None:
+            return params.weighted(value, value)
+        frozen = adapting.adapter.frozen_bytes
+        return params.weighted(value if frozen is None else frozen, value) + trained.weighted(value, value)
+
+    def frozen_bytes(self, params: RankParams) -> Numeric:
+        """Weights on one rank that are not trained. [B]"""
+        adapting, types = self.adapting, self.state_types
+        if adapting is None:
+            return 0.0
+        quantised, value = adapting.adapter.frozen_bytes, types.param + types.copies
+        held = params.weighted(value if quantised is None else quantised, value)
+        return held.share(self.replicas.dense, self.replicas.routed) if self.sharding.weights else held.total
 
     def boundary_crosses_nodes(self, stage: int) -> Numeric:
         """1.0 where stage and the next one sit on ranks of different NVLink domains, else 0.0."""

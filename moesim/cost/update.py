@@ -18,8 +18,8 @@ ORTHOGONALISE_BYTES = 12.0
 
 
 def held_params(plan: Plan, rank: int) -> RankParams:
-    """Parameters of all stages of a pipeline rank."""
-    return sum((plan.params[stage] for stage in _stages(plan, rank)), RankParams())
+    """Trained parameters of all stages of a pipeline rank."""
+    return sum((plan.trained[stage] for stage in _stages(plan, rank)), RankParams())
 
 
 def optimizer_work(plan: Plan, rank: int) -> Traffic:

@@ -84,6 +84,8 @@ class StrategySpec(SpecModel):
     rank_imbalance: float | None = None
     capacity_factor: float | None = None
     optimizer: StrictStr | None = None
+    adapter: StrictStr | None = None
+    adapter_targets: StrictStr | None = None
 
     @property
     def given(self) -> dict[str, Any]:
@@ -93,7 +95,7 @@ class StrategySpec(SpecModel):
 
 STRATEGY_FIELDS: tuple[str, ...] = tuple(StrategySpec.model_fields)
 """Names of the strategy fields."""
-METHOD_FIELDS = frozenset({"optimizer"})
+METHOD_FIELDS = frozenset({"optimizer", "adapter", "adapter_targets"})
 """Optional methods: off (AdamW for the optimizer) unless a scenario or a software asks for them."""
 
 

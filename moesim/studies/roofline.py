@@ -160,8 +160,8 @@ def _ops(plan: Plan, blocks: Blocks, rank: int) -> Iterator[_Call]:
     kinds = {kind for kind, _ in plan_graph(plan).rows}
     owners = plan.schedule.stage_rank(plan.strategy.pp, plan.strategy.vpp)
     for stage in (index for index, owner in enumerate(owners) if owner == rank):
-        messages = gradient_messages(plan, plan.params[stage]) if "reduce" in kinds else ()
-        messages += gather_messages(plan, plan.params[stage]) if "gather" in kinds else ()
+        messages = gradient_messages(plan, plan.trained[stage]) if "reduce" in kinds else ()
+        messages += gather_messages(plan, plan.trained[stage]) if "gather" in kinds else ()
         for work in messages:
             group = plan.machine.group(plan.mesh, work.axis)
             seconds = collective_time(work.collective, work.size, group, plan.machine.links)

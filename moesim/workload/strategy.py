@@ -52,6 +52,8 @@ class Strategy:
     rank_imbalance: Numeric = 1.0
     capacity_factor: float | None = None
     optimizer: str = "adam"
+    adapter: str = "none"
+    adapter_targets: str = "attention"
 
     def replace(self, **changes: Any) -> "Strategy":
         """Return a copy with some fields changed."""
