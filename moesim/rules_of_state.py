@@ -16,7 +16,26 @@ def _quantised(c: Candidate) -> bool:
     return _adapts(c) and adapters.get(parse_adapter(c.strategy.adapter)[0]).frozen_bytes is not None
 
 
+def _share(field: str, what: str) -> Rule:
+    return Rule(
+        field.replace("_", "-"),
+        (field,),
+        lambda c: 0 <= getattr(c.strategy, field) <= 1,
+        lambda c: f"{field} = {getattr(c.strategy, field):g} is no share of {what}",
+        lambda c: f"{field} from 0 to 1",
+    )
+
+
 STATE_RULES = (
+    _share("activation_offload", "the activations that a chunk keeps"),
+    _share("optimizer_offload", "the optimizer state of a rank"),
+    Rule(
+        "optimizer-offload-products",
+        ("optimizer_offload", "optimizer"),
+        lambda c: not c.strategy.optimizer_offload or not optimizers.get(c.strategy.optimizer).newton_schulz_steps,
+        lambda c: f"the matrix products of optimizer {c.strategy.optimizer} on the CPUs are not modelled",
+        lambda c: "optimizer_offload: 0, or another optimizer",
+    ),
     Rule(
         "adapter-rank",
         ("adapter",),

@@ -5,32 +5,29 @@ Phases: ``forward`` (all activations; ``loss`` where the logits come on top), ``
 below another phase's floor therefore shows none.
 """
 
-import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TypeVar
 
 import numpy as np
 
 from moesim.base.numeric import Numeric
-from moesim.cost.blocks import Blocks, PricedBlock, chunk_blocks
-from moesim.cost.plan import Plan, composition
+from moesim.cost.blocks import Blocks
+from moesim.cost.kept import kept as kept_bytes
+from moesim.cost.kept import stage_bytes, waiting
+from moesim.cost.offload import staging_bytes
+from moesim.cost.plan import Plan
 from moesim.cost.update import orthogonalise_bytes
 from moesim.timeline.graph import IntArray
 from moesim.timeline.schedule import Schedule, kept_chunks
 from moesim.workload.layers import saved_bytes
 from moesim.workload.sharding import RankParams, state_bytes
-from moesim.workload.splitting import waiting_bytes
 from moesim.workload.stages import Stage
-
-T = TypeVar("T")
 
 STATE = ("weights", "gradients", "optimizer")
 TRANSIENT = ("activations", "logits", "workspace", "unsharded", "update")
 TENSORS = (*STATE, *TRANSIENT, "transport")
 CLASSES = (*TENSORS, "slack", "context", "nccl")
-LOGITS = ("logits",)
 
 FRAGMENTATION = 0.02
 """Share of the transient tensors that the allocator loses even under pressure (assumed). [-]"""
@@ -43,11 +40,12 @@ class RankMemory:
     """Bytes by class on one pipeline rank in each phase, and in the phase that is its peak. [B]
 
     ``allocated`` is the sum of the tensors, ``reserved`` adds the allocator's slack, ``peak`` adds the CUDA context and
-    NCCL's buffers: what must fit.
+    NCCL's buffers: what must fit. ``host``: what stands in the memory of the host instead.
     """
 
     phases: Mapping[str, Classes]
     classes: Classes
+    host: Numeric = 0.0
 
     @property
     def allocated(self) -> Numeric:
@@ -81,7 +79,8 @@ def rank_memory(plan: Plan, blocks: Blocks) -> tuple[RankMemory, ...]:
     strategy, machine = plan.strategy, plan.machine
     ranks = np.array(plan.schedule.stage_rank(strategy.pp, strategy.vpp))
     held_by = _held(plan.schedule, strategy.pp, plan.num_micro_batches, strategy.vpp, plan.extra_warmup)
-    kept, later = _stage_bytes(plan, blocks, _kept), _stage_bytes(plan, blocks, _waiting)
+    kept, later = stage_bytes(plan, blocks, kept_bytes), stage_bytes(plan, blocks, waiting)
+    staging, moved = staging_bytes(plan, blocks), strategy.activation_offload
     workspace, unsharded = _workspace(plan, blocks), _unsharded(plan, blocks)
     axes = ("tp", "cp", "dp-cp", "ep", "etp", "edp", "pp")
     communicators = sum((plan.mesh.size(axis) > 1) * 1.0 for axis in axes)
@@ -91,28 +90,32 @@ def rank_memory(plan: Plan, blocks: Blocks) -> tuple[RankMemory, ...]:
     }
     found = []
     for rank in range(strategy.pp):
-        stages, whole, waiting = held_by[rank]
+        stages, whole, split = held_by[rank]
         owned = np.flatnonzero(ranks == rank)
         params = sum((plan.trained[stage] for stage in owned), RankParams())
         state = state_bytes(params, plan.replicas, plan.state_types, plan.sharding)
         frozen = sum((plan.frozen_bytes(plan.params[stage]) for stage in owned), 0.0)
         base = fixed | {"transport": _transport(plan, whole, [plan.stages[stage] for stage in stages])}
-        base |= {"weights": state.weights + frozen, "gradients": state.gradients, "optimizer": state.optimizer}
-        parts = [kept[stage] for stage in stages] + [(later[stage], 0.0) for stage in stages]
-        activations, logits = _at_peak(np.column_stack([whole, waiting]), parts, plan.shape)
+        base |= {"weights": state.weights + frozen, "gradients": state.gradients}
+        base["optimizer"] = (1 - strategy.optimizer_offload) * state.optimizer
+        parts = [((1 - moved) * kept[stage][0], kept[stage][1]) for stage in stages]
+        parts += [(later[stage], 0.0) for stage in stages]
+        activations, logits = _at_peak(np.column_stack([whole, split]), parts, plan.shape)
         own = np.max([np.broadcast_to(kept[stage][1], plan.shape) for stage in stages], axis=0)
         left = np.maximum(logits - own, 0.0)  # the micro-batch in its backward gave its logits back
         ends = any(stage.loss for stage, owner in zip(plan.stages, ranks, strict=True) if owner == rank)
         phases = {
             "loss" if ends else "forward": _phase(
-                plan, base, activations=activations, logits=logits, unsharded=unsharded
+                plan, base, activations=activations, logits=logits, workspace=staging, unsharded=unsharded
             ),
             "backward": _phase(
-                plan, base, activations=activations, logits=left, workspace=workspace, unsharded=unsharded
+                plan, base, activations=activations, logits=left, workspace=workspace + staging, unsharded=unsharded
             ),
             "optimizer": _phase(plan, base, update=_update(plan, params) + orthogonalise_bytes(plan, rank)),
         }
-        found.append(RankMemory(phases, _largest(phases, plan.shape)))
+        away = sum((count * kept[stage][0] for count, stage in zip(whole.max(axis=0), stages, strict=True)), 0.0)
+        host = moved * away + strategy.optimizer_offload * state.optimizer
+        found.append(RankMemory(phases, _largest(phases, plan.shape), host))
     return tuple(found)
 
 
@@ -155,33 +158,6 @@ def _largest(phases: Mapping[str, Classes], shape: tuple[int, ...]) -> Classes:
 def _held(schedule: Schedule, *shape: int) -> tuple[tuple[IntArray, IntArray, IntArray], ...]:
     """Stages of each rank, and how many chunks of each it holds, whole or for a weight gradient, when it matters."""
     return tuple(kept_chunks(program) for program in schedule.order(*shape))
-
-
-def _stage_bytes(plan: Plan, blocks: Blocks, of_chunk: Callable[[list[PricedBlock], int], T]) -> list[T]:
-    """What `of_chunk` says of the blocks of each stage and its inputs that are not kept; alike ones are asked once."""
-    known: dict[object, T] = {}
-    found = []
-    for stage in plan.stages:
-        key = composition(plan, stage)
-        if key not in known:
-            repeated = plan.recomputed_layers(stage)
-            dropped = repeated - math.ceil(repeated / plan.segment(stage))
-            known[key] = of_chunk(chunk_blocks(plan, stage, blocks), dropped)
-        found.append(known[key])
-    return found
-
-
-def _waiting(chunk: list[PricedBlock], _: int) -> Numeric:
-    """Bytes that one micro-batch leaves for its weight gradients where the backward is split. [B]"""
-    return sum((waiting_bytes(priced.block.backward) for priced in chunk), 0.0)
-
-
-def _kept(chunk: list[PricedBlock], dropped: int) -> tuple[Numeric, Numeric]:
-    """Activation and logit bytes that one micro-batch leaves in a chunk, without `dropped` inputs of layers. [B]"""
-    tensors = [saved for priced in chunk for saved in priced.block.saved]
-    logits = sum((saved.num_bytes for saved in tensors if saved.name in LOGITS), 0.0)
-    inputs = [saved_bytes(priced.block) for priced in chunk if priced.block.recompute]
-    return sum((saved.num_bytes for saved in tensors), 0.0) - logits - sum(inputs[:dropped], 0.0), logits
 
 
 def _at_peak(held: IntArray, kept: list[tuple[Numeric, Numeric]], shape: tuple[int, ...]) -> tuple[Numeric, Numeric]:

@@ -11,6 +11,7 @@ from moesim.base.numeric import Numeric
 from moesim.cost.blocks import Blocks, PricedBlock, chunk_blocks
 from moesim.cost.collectives import collective_time
 from moesim.cost.machine import Group
+from moesim.cost.offload import offloaded_bytes, optimizer_parts, stall
 from moesim.cost.plan import Plan, composition
 from moesim.cost.replication import gradient_reduction_time, parameter_gather_time
 from moesim.cost.stage import ChunkTime, Keep, Ops, Piece, chunk_time, interleaved, sequential
@@ -79,6 +80,9 @@ def step_times(plan: Plan, blocks: Blocks, keep: Keep | None = None) -> StepTime
     chunks = _Chunks(plan, blocks, keep)
     sends = [boundary_time(plan, stage) * keep.get("pp", 1.0) for stage in range(graph.num_stages - 1)]
 
+    offloads = bool(plan.strategy.activation_offload)
+    moved = offloaded_bytes(plan, blocks) if offloads else [0.0] * graph.num_stages
+
     def put(row: int, seconds: Numeric, parts: Parts) -> None:
         durations[row] = seconds
         parts_of[row] = parts
@@ -91,11 +95,15 @@ def step_times(plan: Plan, blocks: Blocks, keep: Keep | None = None) -> StepTime
         match kind, where:
             case "F" | "BW" | "B" | "W", int():
                 chunk = chunks.single(kind, where)
-                put(row, *_with_sends(plan, chunk, [_outgoing(kind, where, sends)]))
+                copied = moved[where] if kind != "W" else 0.0
+                wait = stall(plan, copied, chunk.seconds) if offloads else 0.0
+                put(row, *_with_sends(plan, chunk, [_outgoing(kind, where, sends)], wait))
             case "OV", (int(forward), int(backward)):
                 chunk = chunks.merged(forward, backward)
                 outgoing = [_outgoing("F", forward, sends), _outgoing("BW", backward, sends)]
-                put(row, *_with_sends(plan, chunk, outgoing))
+                copied = np.maximum(moved[forward], moved[backward]) if offloads else 0.0
+                wait = stall(plan, copied, chunk.seconds, both_ways=True) if offloads else 0.0
+                put(row, *_with_sends(plan, chunk, outgoing, wait))
             case "reduce", int():
                 seconds = gradient_reduction_time(plan, plan.trained[where])
                 if plan.strategy.overlap_grad_reduce:
@@ -108,7 +116,12 @@ def step_times(plan: Plan, blocks: Blocks, keep: Keep | None = None) -> StepTime
                     seconds = _behind(seconds, chunks.single("F", where).seconds, plan.stages[where])
                 exchange(row, seconds, "dp")
             case "optimizer", int():
-                parts = {name: value * keep.get(name, 1.0) for name, value in update_parts(plan, where).items()}
+                steps = [update_parts(plan, where)]
+                steps += [optimizer_parts(plan, where)] if plan.strategy.optimizer_offload else []
+                parts = {
+                    name: sum((step[name] for step in steps if name in step), 0.0) * keep.get(name, 1.0)
+                    for name in ("optimizer", "dp", "pcie")
+                }
                 put(row, sum(parts.values(), 0.0), partial(_firsts, parts))
             case _:
                 raise ValueError(f"no price for a task {kind} of {where}")
@@ -170,13 +183,18 @@ def _outgoing(kind: str, stage: int, sends: list[Numeric]) -> Numeric | None:
     return sends[boundary] if 0 <= boundary < len(sends) else None
 
 
-def _with_sends(plan: Plan, chunk: ChunkTime, outgoing: list[Numeric | None]) -> tuple[Numeric, Parts]:
-    """Blocking sends hold up the rank after the chunk; overlapped ones are delays of the step graph instead."""
+def _with_sends(
+    plan: Plan, chunk: ChunkTime, outgoing: list[Numeric | None], wait: Numeric = 0.0
+) -> tuple[Numeric, Parts]:
+    """Blocking sends hold up the rank after the chunk; overlapped ones are delays of the step graph instead.
+
+    `wait`: for copies to or from the host that outlast the chunk. [s]
+    """
     sends = [] if plan.strategy.overlap_p2p else [send for send in outgoing if send is not None]
-    seconds: Numeric = chunk.seconds
+    seconds: Numeric = chunk.seconds + wait
     for send in sends:
         seconds = seconds + send
-    return seconds, lambda: chunk.categories | {"pp": sum(map(_first, sends), 0.0)}
+    return seconds, lambda: chunk.categories | {"pp": sum(map(_first, sends), 0.0), "pcie": _first(wait)}
 
 
 def _firsts(parts: dict[str, Numeric]) -> dict[str, float]:

@@ -27,7 +27,7 @@ def optimizer_work(plan: Plan, rank: int) -> Traffic:
     held = held_params(plan, rank)
     work = update_bytes(held, plan.replicas, plan.state_types, plan.sharding)
     if plan.optimizer.newton_schulz_steps:
-        work = work + ORTHOGONALISE_BYTES * _owned(plan, held.weighted(1.0, 0.0))
+        work = work + ORTHOGONALISE_BYTES * owned_params(plan, held.weighted(1.0, 0.0))
     return Traffic(work)
 
 
@@ -36,7 +36,7 @@ def _stages(plan: Plan, rank: int) -> list[int]:
     return [stage for stage, owner in enumerate(ranks) if owner == rank]
 
 
-def _owned(plan: Plan, params: RankParams) -> Numeric:
+def owned_params(plan: Plan, params: RankParams) -> Numeric:
     """Values that one rank updates. [-]"""
     sharded = plan.sharding.optimizer
     return params.share(plan.replicas.dense, plan.replicas.routed) if sharded else params.total
@@ -130,8 +130,9 @@ def traffic_part(plan: Plan, rank: int) -> Numeric:
 
 
 def update_parts(plan: Plan, rank: int) -> dict[str, Numeric]:
-    """Seconds of the optimizer step of one rank by category; they add up to it. [s]"""
-    parts = {"optimizer": traffic_part(plan, rank) + orthogonalise_time(plan, rank)}
+    """Seconds of what the GPU of one rank does of the optimizer step by category; they add up to it. [s]"""
+    gpu_share = 1.0 - plan.strategy.optimizer_offload
+    parts = {"optimizer": gpu_share * traffic_part(plan, rank) + orthogonalise_time(plan, rank)}
     messages = orthogonalise_messages(plan, rank)
     return parts | ({"dp": messages_time(plan, messages)} if messages else {})
 

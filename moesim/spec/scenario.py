@@ -86,6 +86,8 @@ class StrategySpec(SpecModel):
     optimizer: StrictStr | None = None
     adapter: StrictStr | None = None
     adapter_targets: StrictStr | None = None
+    activation_offload: float | None = None
+    optimizer_offload: float | None = None
 
     @property
     def given(self) -> dict[str, Any]:
@@ -95,7 +97,7 @@ class StrategySpec(SpecModel):
 
 STRATEGY_FIELDS: tuple[str, ...] = tuple(StrategySpec.model_fields)
 """Names of the strategy fields."""
-METHOD_FIELDS = frozenset({"optimizer", "adapter", "adapter_targets"})
+METHOD_FIELDS = frozenset({"optimizer", "adapter", "adapter_targets", "activation_offload", "optimizer_offload"})
 """Optional methods: off (AdamW for the optimizer) unless a scenario or a software asks for them."""
 
 

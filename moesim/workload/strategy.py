@@ -54,6 +54,8 @@ class Strategy:
     optimizer: str = "adam"
     adapter: str = "none"
     adapter_targets: str = "attention"
+    activation_offload: float = 0.0
+    optimizer_offload: float = 0.0
 
     def replace(self, **changes: Any) -> "Strategy":
         """Return a copy with some fields changed."""
