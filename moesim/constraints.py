@@ -16,6 +16,7 @@ from moesim.rules import RULES, Candidate
 from moesim.rules_of_state import STATE_RULES
 from moesim.timeline.schedules import FILE_SUFFIX, find_schedule, schedules
 from moesim.workload.adapters import TARGETS, adapters, parse_adapter
+from moesim.workload.compression import compressions, parse_compression
 from moesim.workload.ops import SCOPES
 from moesim.workload.optimizers import optimizers
 from moesim.workload.precision import recipes
@@ -119,7 +120,8 @@ def _unknown_names(strategy: Strategy) -> Iterator[Broken]:
         ("recompute", policies, tuple(parse(name)[0] for name in strategy.recompute)),
         ("precision", recipes, (strategy.precision,)),
         ("optimizer", optimizers, (strategy.optimizer,)),
-        ("adapter", adapters, () if strategy.adapter == "none" else (parse_adapter(strategy.adapter)[0],)),
+        ("grad_compression", compressions, _chosen(parse_compression(strategy.grad_compression)[0])),
+        ("adapter", adapters, _chosen(parse_adapter(strategy.adapter)[0])),
     )
     for field, registry, names in registries:
         for name in names:
@@ -133,6 +135,10 @@ def _unknown_names(strategy: Strategy) -> Iterator[Broken]:
         value = getattr(strategy, field)
         if value not in known:
             yield _unknown(field, field, value, list(known))
+
+
+def _chosen(name: str) -> tuple[str, ...]:
+    return () if name == "none" else (name,)
 
 
 def _unknown(field: str, kind: str, name: str, known: list[str]) -> Broken:

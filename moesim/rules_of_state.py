@@ -1,9 +1,10 @@
-"""Rules of the methods that change training state: optimizer, adapters."""
+"""Rules of the methods that change training state: optimizer, adapters, offload, and how gradients are reduced."""
 
 from __future__ import annotations
 
 from moesim.rules import Candidate, Rule
 from moesim.workload.adapters import adapters, parse_adapter
+from moesim.workload.compression import Compression, compressions, parse_compression
 from moesim.workload.optimizers import optimizers
 from moesim.workload.precision import recipes
 
@@ -26,7 +27,76 @@ def _share(field: str, what: str) -> Rule:
     )
 
 
+def _once_a_step(c: Candidate) -> bool:
+    return c.strategy.dp_sharding in ("ddp", "zero1")
+
+
+def _compresses(c: Candidate) -> Compression | None:
+    name = parse_compression(c.strategy.grad_compression)[0]
+    return None if name == "none" else compressions.get(name)
+
+
+def _needs_one_reduction(name: str, field: str, off: object) -> Rule:
+    return Rule(
+        name,
+        (field, "dp_sharding"),
+        lambda c: getattr(c.strategy, field) == off or _once_a_step(c),
+        lambda c: (
+            f"{field} speaks of one reduction of whole gradients a step; dp_sharding {c.strategy.dp_sharding} reduces "
+            "each block after each micro-batch"
+        ),
+        lambda c: f"dp_sharding: ddp or zero1, or no {field}",
+    )
+
+
 STATE_RULES = (
+    _needs_one_reduction("bucket-sharding", "grad_bucket_bytes", None),
+    _needs_one_reduction("compression-sharding", "grad_compression", "none"),
+    _needs_one_reduction("stale-sharding", "stale_gradients", False),
+    Rule(
+        "bucket-size",
+        ("grad_bucket_bytes",),
+        lambda c: c.strategy.grad_bucket_bytes is None or c.strategy.grad_bucket_bytes >= 1,
+        lambda c: f"a bucket of {c.strategy.grad_bucket_bytes:g} B holds no gradient",
+        lambda c: "grad_bucket_bytes: 25 MiB, or another size",
+    ),
+    Rule(
+        "compression-rank",
+        ("grad_compression",),
+        lambda c: (
+            (chosen := _compresses(c)) is None
+            or (chosen.low_rank and bool(parse_compression(c.strategy.grad_compression)[1]))
+            or (not chosen.low_rank and parse_compression(c.strategy.grad_compression)[1] is None)
+        ),
+        lambda c: (
+            f"grad_compression {c.strategy.grad_compression}: a rank from 1 goes with powersgd, and with it alone"
+        ),
+        lambda c: "grad_compression: fp16, bf16 or powersgd:R",
+    ),
+    Rule(
+        "compression-reduction",
+        ("dp_sharding", "grad_compression"),
+        lambda c: (chosen := _compresses(c)) is None or not chosen.low_rank or c.strategy.dp_sharding == "ddp",
+        lambda c: (
+            f"factors of a low rank are summed by all-reduce; dp_sharding {c.strategy.dp_sharding} scatters the sum"
+        ),
+        lambda c: "dp_sharding: ddp, or grad_compression: fp16 or bf16",
+        needs=("compression-sharding",),
+    ),
+    Rule(
+        "compression-dtype",
+        ("grad_compression", "grad_dtype"),
+        lambda c: (chosen := _compresses(c)) is None or chosen.wire_bytes is None or c.strategy.grad_dtype == "fp32",
+        lambda c: f"grad_compression {c.strategy.grad_compression} of {c.strategy.grad_dtype} gradients saves nothing",
+        lambda c: "grad_dtype: fp32, or grad_compression: none",
+    ),
+    Rule(
+        "compression-adapter",
+        ("grad_compression", "adapter"),
+        lambda c: (chosen := _compresses(c)) is None or not chosen.low_rank or not _adapts(c),
+        lambda c: "the matrices of an adapter are of a low rank already; factors of them are not modelled",
+        lambda c: "grad_compression: fp16, bf16 or none",
+    ),
     _share("activation_offload", "the activations that a chunk keeps"),
     _share("optimizer_offload", "the optimizer state of a rank"),
     Rule(

@@ -23,6 +23,7 @@ def registries() -> dict[str, Registry[Any]]:
     from moesim.cost.transports import transports
     from moesim.timeline.schedules import schedules
     from moesim.workload.adapters import adapters
+    from moesim.workload.compression import compressions
     from moesim.workload.optimizers import optimizers
     from moesim.workload.precision import recipes
     from moesim.workload.recompute import policies
@@ -34,6 +35,7 @@ def registries() -> dict[str, Registry[Any]]:
         "precisions": recipes,
         "optimizers": optimizers,
         "adapters": adapters,
+        "compressions": compressions,
         "collectives": algorithms,
     }
 

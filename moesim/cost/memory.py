@@ -13,6 +13,7 @@ import numpy as np
 
 from moesim.base.numeric import Numeric
 from moesim.cost.blocks import Blocks
+from moesim.cost.compression import cast_bytes, error_feedback_bytes
 from moesim.cost.kept import kept as kept_bytes
 from moesim.cost.kept import stage_bytes, waiting
 from moesim.cost.offload import staging_bytes
@@ -91,12 +92,14 @@ def rank_memory(plan: Plan, blocks: Blocks) -> tuple[RankMemory, ...]:
     found = []
     for rank in range(strategy.pp):
         stages, whole, split = held_by[rank]
-        owned = np.flatnonzero(ranks == rank)
+        owned = [int(stage) for stage in np.flatnonzero(ranks == rank)]
         params = sum((plan.trained[stage] for stage in owned), RankParams())
         state = state_bytes(params, plan.replicas, plan.state_types, plan.sharding)
+        kept_errors = sum((error_feedback_bytes(plan, stage) for stage in owned), 0.0)
+        copies = 2.0 if strategy.stale_gradients else 1.0  # those of the step before are on the wire
         frozen = sum((plan.frozen_bytes(plan.params[stage]) for stage in owned), 0.0)
         base = fixed | {"transport": _transport(plan, whole, [plan.stages[stage] for stage in stages])}
-        base |= {"weights": state.weights + frozen, "gradients": state.gradients}
+        base |= {"weights": state.weights + frozen, "gradients": copies * state.gradients + kept_errors}
         base["optimizer"] = (1 - strategy.optimizer_offload) * state.optimizer
         parts = [((1 - moved) * kept[stage][0], kept[stage][1]) for stage in stages]
         parts += [(later[stage], 0.0) for stage in stages]
@@ -109,7 +112,12 @@ def rank_memory(plan: Plan, blocks: Blocks) -> tuple[RankMemory, ...]:
                 plan, base, activations=activations, logits=logits, workspace=staging, unsharded=unsharded
             ),
             "backward": _phase(
-                plan, base, activations=activations, logits=left, workspace=workspace + staging, unsharded=unsharded
+                plan,
+                base,
+                activations=activations,
+                logits=left,
+                workspace=workspace + staging,
+                unsharded=unsharded + cast_bytes(plan, params),
             ),
             "optimizer": _phase(plan, base, update=_update(plan, params) + orthogonalise_bytes(plan, rank)),
         }

@@ -13,10 +13,10 @@ from moesim.cost.collectives import collective_time
 from moesim.cost.machine import Group
 from moesim.cost.offload import offloaded_bytes, optimizer_parts, stall
 from moesim.cost.plan import Plan, composition
-from moesim.cost.replication import gradient_reduction_time, parameter_gather_time
+from moesim.cost.replication import gradient_buckets, parameter_gather_time, stage_reduction_time
 from moesim.cost.stage import ChunkTime, Keep, Ops, Piece, chunk_time, interleaved, sequential
 from moesim.cost.update import update_parts
-from moesim.timeline.step import Communication, StepGraph, step_graph
+from moesim.timeline.step import Communication, Reduction, StepGraph, step_graph
 from moesim.workload.ops import Message
 from moesim.workload.stages import Stage
 
@@ -47,7 +47,9 @@ def plan_graph(plan: Plan) -> StepGraph:
     strategy = plan.strategy
     sharding = plan.sharding
     once = not sharding.per_micro_batch or sharding.inside_node  # hybrid sharding still sums over its replicas
-    reduce: Communication = ("overlap" if strategy.overlap_grad_reduce else "after") if once else "none"
+    reduce: Reduction = ("overlap" if strategy.overlap_grad_reduce else "after") if once else "none"
+    if once and strategy.stale_gradients:
+        reduce = "stale"
     gathers = sharding.optimizer and not sharding.weights
     gather: Communication = ("overlap" if strategy.overlap_param_gather else "after") if gathers else "none"
     return step_graph(
@@ -105,15 +107,17 @@ def step_times(plan: Plan, blocks: Blocks, keep: Keep | None = None) -> StepTime
                 wait = stall(plan, copied, chunk.seconds, both_ways=True) if offloads else 0.0
                 put(row, *_with_sends(plan, chunk, outgoing, wait))
             case "reduce", int():
-                seconds = gradient_reduction_time(plan, plan.trained[where])
-                if plan.strategy.overlap_grad_reduce:
+                seconds = stage_reduction_time(plan, where)
+                if plan.strategy.overlap_grad_reduce and not plan.strategy.stale_gradients:
                     last = "W" if ("W", where) in graph.rows else "BW"
-                    seconds = _behind(seconds, chunks.single(last, where).seconds, plan.stages[where])
+                    buckets = sum(gradient_buckets(plan, plan.trained[where]).values(), 0.0)
+                    pieces = _layers(plan.stages[where]) if plan.strategy.grad_bucket_bytes is None else buckets
+                    seconds = _behind(seconds, chunks.single(last, where).seconds, pieces)
                 exchange(row, seconds, "dp")
             case "gather", int():
                 seconds = parameter_gather_time(plan, plan.trained[where])
                 if plan.strategy.overlap_param_gather:
-                    seconds = _behind(seconds, chunks.single("F", where).seconds, plan.stages[where])
+                    seconds = _behind(seconds, chunks.single("F", where).seconds, _layers(plan.stages[where]))
                 exchange(row, seconds, "dp")
             case "optimizer", int():
                 steps = [update_parts(plan, where)]
@@ -163,16 +167,20 @@ class _Chunks:
         return self._known[key]
 
 
-def _behind(seconds: Numeric, chunk: Numeric, stage: Stage) -> Numeric:
-    r"""What is left of a reduction or gathering that runs layer by layer beside the chunk next to it. [s]
+def _layers(stage: Stage) -> Numeric:
+    """Pieces in which the weights of a stage are reduced or gathered: its layers and ends. [-]"""
+    return float(max(stage.num_layers + stage.embedding + stage.loss, 1))
+
+
+def _behind(seconds: Numeric, chunk: Numeric, pieces: Numeric) -> Numeric:
+    r"""What is left of a reduction or gathering that runs piece by piece beside the chunk next to it. [s]
 
     .. math:: \max(T / n, \; T - T_{chunk} (1 - 1 / n))
 
-    With n layers, the reduction of one waits for its own backward only, so all but the last one's can hide behind the
-    chunk; the gatherings of a forward mirror that. Layers are taken as equal.
+    With n layers or buckets, the reduction of one waits for its own backward only, so all but the last one's can hide
+    behind the chunk; the gatherings of a forward mirror that. Pieces are taken as equal.
     """
-    layers = max(stage.num_layers + stage.embedding + stage.loss, 1)
-    return np.maximum(seconds / layers, seconds - chunk * (1 - 1 / layers))
+    return np.maximum(seconds / pieces, seconds - chunk * (1 - 1 / pieces))
 
 
 def _outgoing(kind: str, stage: int, sends: list[Numeric]) -> Numeric | None:

@@ -14,6 +14,7 @@ from moesim.timeline.schedule import Schedule
 from moesim.timeline.schedules import find_schedule
 from moesim.workload.adapters import adapters, parse_adapter
 from moesim.workload.adapting import Adapting
+from moesim.workload.compression import Compression, compressions, parse_compression
 from moesim.workload.experts import expert_leg
 from moesim.workload.mesh import Mesh
 from moesim.workload.model import Model
@@ -196,6 +197,12 @@ class Plan:
                 distinct[key] = stage_params(self.model, stage, self.mesh, self.sequence_length)
             found.append(distinct[key])
         return tuple(found)
+
+    @property
+    def compression(self) -> tuple[Compression | None, int]:
+        """How gradients travel, by its name, and the rank of its factors; None where they travel as they are."""
+        name, rank = parse_compression(self.strategy.grad_compression)
+        return (None if name == "none" else compressions.get(name)), rank or 0
 
     @property
     def adapting(self) -> Adapting | None:

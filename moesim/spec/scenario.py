@@ -88,6 +88,9 @@ class StrategySpec(SpecModel):
     adapter_targets: StrictStr | None = None
     activation_offload: float | None = None
     optimizer_offload: float | None = None
+    grad_bucket_bytes: Annotated[float | None, _quantity("bytes")] = None
+    grad_compression: StrictStr | None = None
+    stale_gradients: StrictBool | None = None
 
     @property
     def given(self) -> dict[str, Any]:
@@ -97,7 +100,18 @@ class StrategySpec(SpecModel):
 
 STRATEGY_FIELDS: tuple[str, ...] = tuple(StrategySpec.model_fields)
 """Names of the strategy fields."""
-METHOD_FIELDS = frozenset({"optimizer", "adapter", "adapter_targets", "activation_offload", "optimizer_offload"})
+METHOD_FIELDS = frozenset(
+    {
+        "optimizer",
+        "adapter",
+        "adapter_targets",
+        "activation_offload",
+        "optimizer_offload",
+        "grad_bucket_bytes",
+        "grad_compression",
+        "stale_gradients",
+    }
+)
 """Optional methods: off (AdamW for the optimizer) unless a scenario or a software asks for them."""
 
 

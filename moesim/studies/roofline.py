@@ -12,7 +12,7 @@ from moesim.cost.gemm import gemm_time
 from moesim.cost.machine import Group
 from moesim.cost.pipeline import boundary_time, plan_graph
 from moesim.cost.plan import Plan
-from moesim.cost.replication import gather_messages, gradient_messages, message_name
+from moesim.cost.replication import gather_messages, message_name, stage_messages
 from moesim.cost.stage import PricedOp
 from moesim.cost.update import optimizer_work, orthogonalise_products, traffic_part
 from moesim.estimator import estimate
@@ -160,7 +160,7 @@ def _ops(plan: Plan, blocks: Blocks, rank: int) -> Iterator[_Call]:
     kinds = {kind for kind, _ in plan_graph(plan).rows}
     owners = plan.schedule.stage_rank(plan.strategy.pp, plan.strategy.vpp)
     for stage in (index for index, owner in enumerate(owners) if owner == rank):
-        messages = gradient_messages(plan, plan.trained[stage]) if "reduce" in kinds else ()
+        messages = stage_messages(plan, stage) if "reduce" in kinds else ()
         messages += gather_messages(plan, plan.trained[stage]) if "gather" in kinds else ()
         for work in messages:
             group = plan.machine.group(plan.mesh, work.axis)

@@ -56,6 +56,9 @@ class Strategy:
     adapter_targets: str = "attention"
     activation_offload: float = 0.0
     optimizer_offload: float = 0.0
+    grad_bucket_bytes: float | None = None
+    grad_compression: str = "none"
+    stale_gradients: bool = False
 
     def replace(self, **changes: Any) -> "Strategy":
         """Return a copy with some fields changed."""

@@ -11,6 +11,7 @@ EXPECTED = [
     "adapters",
     "calibrations",
     "collectives",
+    "compressions",
     "fabrics",
     "gpus",
     "models",
