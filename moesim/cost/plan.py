@@ -15,6 +15,7 @@ from moesim.timeline.schedules import find_schedule
 from moesim.workload.adapters import adapters, parse_adapter
 from moesim.workload.adapting import Adapting
 from moesim.workload.compression import Compression, compressions, parse_compression
+from moesim.workload.documents import Documents
 from moesim.workload.experts import expert_leg
 from moesim.workload.mesh import Mesh
 from moesim.workload.model import Model
@@ -33,7 +34,8 @@ class Plan:
     """One run (or a batch of runs that share pipeline shape and methods), with all names resolved.
 
     ``shape`` is the shape of the columns: degrees and machine constants may be arrays of it. ``errors``: columns in
-    which prices are raised by their standard error; None in a batch that wants no interval.
+    which prices are raised by their standard error; None in a batch that wants no interval. ``documents``: lengths of
+    those that are packed into a sequence, where attention stays inside them.
     """
 
     model: Model
@@ -45,6 +47,7 @@ class Plan:
     extra_warmup: int = 0
     shape: tuple[int, ...] = ()
     errors: PriceErrors | None = None
+    documents: Documents | None = None
 
     @cached_property
     def mesh(self) -> Mesh:
@@ -67,6 +70,8 @@ class Plan:
             overlap_tp=strategy.overlap_tp,
             overlap_shared_expert=strategy.overlap_shared_expert,
             routed_load=self._routed_load,
+            documents=self.documents,
+            step_tokens=strategy.micro_batch * self.num_micro_batches * self.sequence_length,
             fusion=self.machine.runtime.fusion,
         )
         if self.model.moe is None:
@@ -213,7 +218,8 @@ class Plan:
     @property
     def flop_per_token(self) -> float:
         """Model FLOPs of one token, without weight gradients of frozen weights. [FLOP]"""
-        whole = self.model.flop_per_token(self.sequence_length)
+        columns = self.documents.columns if self.documents else None
+        whole = self.model.flop_per_token(self.sequence_length, columns=columns)
         return whole if self.adapting is None else self.adapting.flop_per_token(self.model, whole)
 
     @cached_property
