@@ -12,6 +12,9 @@ from moesim.cost.transports import transports
 from moesim.estimator import estimate
 from moesim.evaluator import evaluate
 from moesim.timeline.schedules import schedules
+from moesim.workload.adapters import adapters
+from moesim.workload.compression import compressions
+from moesim.workload.optimizers import optimizers
 from moesim.workload.precision import recipes
 from moesim.workload.recompute import policies
 
@@ -23,6 +26,9 @@ import numpy as np
 from moesim.cost.transports import transports
 from moesim.timeline.schedule import Schedule, one_forward_one_backward, single_chunk
 from moesim.timeline.schedules import schedules
+from moesim.workload.adapters import Adapter, adapters
+from moesim.workload.compression import Compression, compressions
+from moesim.workload.optimizers import Optimizer, optimizers
 from moesim.workload.precision import Recipe, recipes
 from moesim.workload.recompute import RecomputePolicy, policies
 from moesim.workload.setting import LayoutPasses
@@ -60,6 +66,9 @@ class Teleport:
 schedules.add("toy-eager", Eager(), summary="a toy schedule", source="tests")
 transports.add("toy-teleport", Teleport(), summary="a toy transport", source="tests")
 policies.add("toy-attn", RecomputePolicy(module="layernorm"), summary="a toy policy", source="tests")
+adapters.add("toy-2bit", Adapter(frozen_bytes=0.25), summary="a toy adapter", source="tests")
+compressions.add("toy-byte", Compression(1.0), summary="a toy compression", source="tests")
+optimizers.add("toy-lion", Optimizer(3.0, 3.0), summary="a toy optimizer", source="tests")
 recipes.add("toy-int8", Recipe("fp8", 1.0, 1.0, 8.0, 2), summary="a toy precision", source="tests")
 '''
 NAMES = {
@@ -67,14 +76,28 @@ NAMES = {
     "transports": "toy-teleport",
     "recompute": "toy-attn",
     "precisions": "toy-int8",
+    "adapters": "toy-2bit",
+    "compressions": "toy-byte",
+    "optimizers": "toy-lion",
 }
 REGISTRIES: dict[str, Registry[Any]] = {
     "schedules": schedules,
     "transports": transports,
     "recompute": policies,
     "precisions": recipes,
+    "adapters": adapters,
+    "compressions": compressions,
+    "optimizers": optimizers,
 }
-FIELDS = {"schedules": "schedule", "transports": "transport", "recompute": "recompute", "precisions": "precision"}
+FIELDS = {
+    "schedules": "schedule",
+    "transports": "transport",
+    "recompute": "recompute",
+    "precisions": "precision",
+    "adapters": "adapter",
+    "compressions": "grad_compression",
+    "optimizers": "optimizer",
+}
 
 
 @pytest.fixture
@@ -124,6 +147,20 @@ def test_it_is_estimated(toys, small):
     fp8, casts = (estimate(small, small.strategy.replace(precision=name)) for name in ("fp8-current", "toy-int8"))
     assert casts.breakdown_s["memory_bound"] > fp8.breakdown_s["memory_bound"]
     assert casts.memory.stages[0]["activations_bytes"] == fp8.memory.stages[0]["activations_bytes"]
+
+
+def test_methods_of_training_state_are_estimated(toys, small):
+    def stage(**changes):
+        return estimate(small, small.strategy.replace(**changes)).memory.stages[1]
+
+    lion, adam = stage(optimizer="toy-lion"), stage()
+    assert lion["optimizer_bytes"] == pytest.approx(adam["optimizer_bytes"] * (4 + 3 * 4) / (4 + 2 * 4))
+    assert stage(adapter="toy-2bit:4")["weights_bytes"] < stage(adapter="qlora:4")["weights_bytes"]
+    slow = {"overlap_grad_reduce": False, "overlap_param_gather": False}
+    byte, half = (
+        estimate(small, small.strategy.replace(grad_compression=name, **slow)) for name in ("toy-byte", "bf16")
+    )
+    assert byte.exposed_s["dp"] < half.exposed_s["dp"]
 
 
 def test_it_is_evaluated_in_a_batch(toys, small):

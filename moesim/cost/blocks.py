@@ -102,14 +102,9 @@ def _priced(
     scale: Numeric = 1.0
     if launched:
         scale = launched / sum((launches(op, plan.mesh) for op in block.forward + block.backward), 0.0)
-    trained = params
-    if adapting := plan.adapting:
-        block, trained = (
-            frozen_block(block)
-            if layer is None
-            else adapted_block(block, layer, plan.model.hidden, plan.setting.local_tokens, adapting),
-            RankParams() if layer is None else adapting.layer_params(layer, plan.model.hidden, plan.mesh),
-        )
+    plain = frozenset(op.name for op in block.forward + block.backward)
+    block, trained = _adapted(plan, block, params, layer)
+    added = frozenset(op.name for op in block.forward + block.backward) - plain
     kept = recomputed(block, plan.recompute) if recompute and plan.recompute else block
     strategy = plan.strategy
     split = sharded_block(
@@ -120,11 +115,24 @@ def _priced(
         strategy.reshard_after_forward,
         strategy.overlap_grad_reduce,
     )
-    forward = _prices(split.forward, plan, scale)
-    return PricedBlock(split, block, params, trained, forward, _prices(split.recompute + split.backward, plan, scale))
+    forward = _prices(split.forward, plan, scale, added)
+    backward = _prices(split.recompute + split.backward, plan, scale, added)
+    return PricedBlock(split, block, params, trained, forward, backward)
 
 
-def _prices(ops: tuple[Op, ...], plan: Plan, scale: Numeric) -> Ops:
+def _adapted(plan: Plan, block: Block, params: RankParams, layer: Layer | None) -> tuple[Block, RankParams]:
+    """The block and what of it is trained: all of it, or the adapters of a layer; ends of the model have none."""
+    adapting, hidden = plan.adapting, plan.model.hidden
+    if adapting is None:
+        return block, params
+    if layer is None:
+        return frozen_block(block), RankParams()
+    trained = adapting.layer_params(layer, hidden, plan.mesh)
+    return adapted_block(block, layer, hidden, plan.setting.local_tokens, adapting), trained
+
+
+def _prices(ops: tuple[Op, ...], plan: Plan, scale: Numeric, added: frozenset[str]) -> Ops:
+    """Operations with their times; the software's launches per layer count all but those that a method has `added`."""
     mesh, machine = plan.mesh, plan.machine
 
     def seconds(op: Op) -> Numeric:
@@ -132,7 +140,8 @@ def _prices(ops: tuple[Op, ...], plan: Plan, scale: Numeric) -> Ops:
         return alone if plan.errors is None else alone * plan.raised(op.work, op.category, op.name)
 
     def launches(op: Op) -> Numeric:
-        return scale * launch_time(op, mesh, machine, plan.captures(op.scope))
+        times = 1.0 if op.name.removesuffix(" again") in added else scale
+        return times * launch_time(op, mesh, machine, plan.captures(op.scope))
 
     return tuple(PricedOp(op, seconds(op), launches(op)) for op in ops)
 
