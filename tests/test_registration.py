@@ -149,17 +149,15 @@ def test_it_is_estimated(toys, small):
     assert casts.memory.stages[0]["activations_bytes"] == fp8.memory.stages[0]["activations_bytes"]
 
 
-def test_methods_of_training_state_are_estimated(toys, small):
+def test_methods_of_training_state_are_estimated(toys, free):
     def stage(**changes):
-        return estimate(small, small.strategy.replace(**changes)).memory.stages[1]
+        return estimate(free, free.strategy.replace(**changes)).memory.stages[1]
 
     lion, adam = stage(optimizer="toy-lion"), stage()
     assert lion["optimizer_bytes"] == pytest.approx(adam["optimizer_bytes"] * (4 + 3 * 4) / (4 + 2 * 4))
     assert stage(adapter="toy-2bit:4")["weights_bytes"] < stage(adapter="qlora:4")["weights_bytes"]
     slow = {"overlap_grad_reduce": False, "overlap_param_gather": False}
-    byte, half = (
-        estimate(small, small.strategy.replace(grad_compression=name, **slow)) for name in ("toy-byte", "bf16")
-    )
+    byte, half = (estimate(free, free.strategy.replace(grad_compression=name, **slow)) for name in ("toy-byte", "bf16"))
     assert byte.exposed_s["dp"] < half.exposed_s["dp"]
 
 

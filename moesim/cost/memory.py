@@ -21,6 +21,7 @@ from moesim.cost.plan import Plan
 from moesim.cost.update import orthogonalise_bytes
 from moesim.timeline.graph import IntArray
 from moesim.timeline.schedule import Schedule, kept_chunks
+from moesim.workload.adapting import DEQUANTISE
 from moesim.workload.layers import saved_bytes
 from moesim.workload.sharding import RankParams, state_bytes
 from moesim.workload.stages import Stage
@@ -119,7 +120,11 @@ def rank_memory(plan: Plan, blocks: Blocks) -> tuple[RankMemory, ...]:
                 workspace=workspace + staging,
                 unsharded=unsharded + cast_bytes(plan, params),
             ),
-            "optimizer": _phase(plan, base, update=_update(plan, params) + orthogonalise_bytes(plan, rank)),
+            "optimizer": _phase(
+                plan,
+                base,
+                update=(1 - strategy.optimizer_offload) * _update(plan, params) + orthogonalise_bytes(plan, rank),
+            ),
         }
         away = sum((count * kept[stage][0] for count, stage in zip(whole.max(axis=0), stages, strict=True)), 0.0)
         host = moved * away + strategy.optimizer_offload * state.optimizer
@@ -187,7 +192,7 @@ def _workspace(plan: Plan, blocks: Blocks) -> Numeric:
     """Transient tensors of the layer whose backward runs. [B]
 
     What its recomputation brings back, and two gradients of its largest tensor (one comes in, one goes out). A segment
-    of several layers comes back as a whole.
+    of several layers comes back as a whole. Weights in few bits stand in BF16 while their product runs.
     """
     layers = max(plan.segment(stage) for stage in plan.stages)
     largest: Numeric = 0.0
@@ -200,7 +205,11 @@ def _workspace(plan: Plan, blocks: Blocks) -> Numeric:
             tensor = np.maximum(tensor, saved.num_bytes)
         if name[1]:
             again = layers * again + (layers - 1) * saved_bytes(priced.block)
-        largest = np.maximum(largest, again + 2 * tensor)
+        widened: Numeric = 0.0
+        if plan.adapting is not None:
+            for op in (op for op in priced.block.forward if op.name.endswith(DEQUANTISE)):
+                widened = np.maximum(widened, plan.adapting.widened_bytes(op))
+        largest = np.maximum(largest, again + 2 * tensor + widened)
     return largest
 
 

@@ -30,6 +30,8 @@ INPUTS = {
 """Tensors that are kept for weight gradients alone, and the products that they are the input of."""
 
 
+DEQUANTISE = "-dequantise"
+"""End of the name of an operation that brings weights back to BF16."""
 Rewrite = Callable[[Op], Iterator[Op]]
 """What stands in the place of an operation."""
 
@@ -41,6 +43,10 @@ class Adapting:
     adapter: Adapter
     rank: int
     targets: str = "attention"
+
+    def widened_bytes(self, op: Op) -> Numeric:
+        """Weights in BF16 that one such operation makes. [B]"""
+        return 2.0 * op.work.hbm_bytes / (2.0 + (self.adapter.frozen_bytes or 0.0))
 
     def chosen(self, layer: Layer, hidden: int) -> tuple[Matrix, ...]:
         """Matrices of a layer that an adapter stands beside."""
@@ -177,7 +183,7 @@ def _dequantised(op: Op, value_bytes: float) -> Op:
     work = _gemm(op)
     num_bytes = (value_bytes + 2) * work.groups * work.n * work.k
     work_done = Traffic(num_bytes, cast=True)
-    return replace(op, name=f"{op.name}-dequantise", category="memory_bound", work=work_done, kernels=1)
+    return replace(op, name=op.name + DEQUANTISE, category="memory_bound", work=work_done, kernels=1)
 
 
 def _product(op: Op, name: str, m: Numeric, n: Numeric, k: Numeric, accumulate: bool = False) -> Op:

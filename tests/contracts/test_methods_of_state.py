@@ -38,12 +38,12 @@ def test_a_method_that_is_off_changes_nothing(small, field):
     assert same.strategy == plain.strategy
 
 
-def test_combinations_are_refused_by_name_or_priced(small, sample):
+def test_combinations_are_refused_by_name_or_priced(free, sample):
     pick, priced, refused = random.Random(3), 0, 0
     for strategy in sample(150, 11):
         drawn = strategy.replace(**{name: pick.choice(values) for name, values in CHOICES.items()})
-        broken = small.check(drawn)
-        batch = evaluate(small, [drawn])
+        broken = free.check(drawn)
+        batch = evaluate(free, [drawn])
         assert bool(batch.legal[0]) == (not broken)
         if broken:
             refused += 1
@@ -54,7 +54,7 @@ def test_combinations_are_refused_by_name_or_priced(small, sample):
         assert batch.step_time_s[0] > 0
         if priced > 25:
             continue  # the walk of a critical path takes longer than the step
-        answer = estimate(small, drawn)
+        answer = estimate(free, drawn)
         assert sum(answer.breakdown_s.values()) == pytest.approx(answer.step_time_s, rel=1e-9)
         assert answer.step_time_s == pytest.approx(float(batch.step_time_s[0]), rel=1e-12)
         for stage in answer.memory.stages:

@@ -36,6 +36,14 @@ def test_four_bits_shrink_the_frozen_matrices_alone(small):
     assert found["weights"] == pytest.approx(frozen + 2 * plan.trained[0].total)
 
 
+def test_weights_in_four_bits_stand_in_16_while_their_product_runs(small):
+    plain, quantised = (
+        rank_memory(plan, price_blocks(plan))[1].phases["backward"]["workspace"]
+        for plan in (small.plan(small.strategy.replace(**changes)) for changes in (LORA, QLORA))
+    )
+    assert quantised - plain == pytest.approx(2 * 4 * 2048 * 2 * 768)  # up and gate of the four local experts
+
+
 def test_sharded_frozen_weights_are_gathered_and_only_the_adapters_are_reduced(small):
     fsdp = {"dp_sharding": "fsdp", "overlap_param_gather": False}
     plan = small.plan(small.strategy.replace(**fsdp, **LORA))
