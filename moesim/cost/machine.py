@@ -69,6 +69,8 @@ class KernelConstants:
     attention_flash2_backward: Numeric = 1.0
     memory_l2: Numeric = 0.5
     memory_l2_speedup: Numeric = 1.5
+    pcie_efficiency: Numeric = 0.84
+    pcie_duplex_efficiency: Numeric = 0.8
 
 
 @dataclass(frozen=True)
@@ -86,6 +88,7 @@ class Gpu:
     memory_capacity: Numeric
     kernels: KernelConstants
     l2_capacity: Numeric = 50e6
+    pcie_bandwidth: Numeric = 64e9
 
 
 @dataclass(frozen=True)
@@ -145,11 +148,15 @@ class Links:
 
 @dataclass(frozen=True)
 class Host:
-    """The CPU thread that launches kernels; ``graph``: for each kernel of a replayed CUDA graph. [s]"""
+    """The CPU thread that launches kernels; ``graph``: for each kernel of a replayed CUDA graph. [s]
+
+    ``update_rate``: parameters that the CPUs of a node update in a second. [1/s]
+    """
 
     launch: Numeric
     sync: Numeric
     graph: Numeric
+    update_rate: Numeric = 4e9
 
 
 @dataclass(frozen=True)

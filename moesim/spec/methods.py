@@ -40,5 +40,17 @@ class ExpertMethods(SpecModel):
     fusions: Names | None = None
 
 
-METHODS = tuple(ExpertMethods.model_fields)
+STATE_METHODS = (
+    "optimizer",
+    "adapter",
+    "adapter_targets",
+    "activation_offload",
+    "optimizer_offload",
+    "grad_bucket_bytes",
+    "grad_compression",
+    "stale_gradients",
+)
+"""Methods around training state; off, the optimizer is AdamW."""
+
+METHODS = (*ExpertMethods.model_fields, *STATE_METHODS)
 """Strategy fields that need no default of the software: off is the default of :class:`moesim.Strategy`."""

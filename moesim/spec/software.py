@@ -57,6 +57,7 @@ class HostConstants(SpecModel):
     framework_per_kernel: Seconds
     graph_launch: Seconds
     device_sync: Seconds
+    update_rate: Number = Field(description="Parameters that the CPUs of a node update in a second. [1/s]")
 
 
 class RuntimeMemory(SpecModel):

@@ -16,7 +16,7 @@ class Strategy:
 
     Degrees (``tp cp ep etp micro_batch rank_imbalance``) may be arrays: then the strategy stands for a batch of runs that share the
     pipeline shape and the methods. The defaults are the neutral setting of each method; a scenario takes what it
-    leaves out from its software spec.
+    leaves out from its software spec, or, for an optional method (:data:`moesim.spec.methods.METHODS`), stays at the neutral setting.
     """
 
     tp: Numeric = 1
@@ -61,6 +61,14 @@ class Strategy:
     expert_waves: int = 1
     delay_wgrad: bool = False
     fusions: tuple[str, ...] = ()
+    optimizer: str = "adam"
+    adapter: str = "none"
+    adapter_targets: str = "attention"
+    activation_offload: float = 0.0
+    optimizer_offload: float = 0.0
+    grad_bucket_bytes: float | None = None
+    grad_compression: str = "none"
+    stale_gradients: bool = False
 
     def replace(self, **changes: Any) -> "Strategy":
         """Return a copy with some fields changed."""
