@@ -54,7 +54,8 @@ class Family:
 
     ``split``: columns that make the groups that are held out together; ``keys``: those that tell rows apart;
     ``covered``: those whose range the overlay keeps; ``same``: constants that take the value of another one;
-    ``scored``: rows that errors are reported on; ``shared``: rows whose kernels all frameworks have.
+    ``scored``: rows that errors are reported on; ``shared``: rows whose kernels all frameworks have;
+    ``weights``: what rows count for in the fit, else the same.
     """
 
     name: str
@@ -69,6 +70,7 @@ class Family:
     same: Mapping[str, str] = field(default_factory=dict)
     scored: Callable[[pd.DataFrame], Any] = lambda frame: np.ones(len(frame), dtype=bool)
     shared: Callable[[pd.DataFrame], Any] | None = None
+    weights: Callable[[pd.DataFrame], Floats] | None = None
 
 
 @dataclass(frozen=True)
@@ -309,7 +311,8 @@ def _fitted(
 
     measured = rows["time_s"].to_numpy(dtype=float)
     what = f"{family.name} {stage.name}".strip()
-    return fitted(predict, measured, parameters, what=what, starts=2, max_evaluations=60)
+    weights = family.weights(rows) if family.weights else None
+    return fitted(predict, measured, parameters, what=what, starts=2, max_evaluations=60, weights=weights)
 
 
 def csv_or_package(source: str) -> tuple[Path | None, str]:

@@ -64,6 +64,14 @@ def regimes(frame: pd.DataFrame, gpu: Gpu) -> NDArray[Any]:
     return traffic_regime(Traffic(frame["bytes"].to_numpy(dtype=float)), gpu)
 
 
+def octave_weights(frame: pd.DataFrame) -> Floats:
+    """Weights that make every doubling of the size count alike: the tables have few large rows. [-]"""
+    octaves = np.floor(np.log2(frame["bytes"].to_numpy(dtype=float)))
+    _, place, counts = np.unique(octaves, return_inverse=True, return_counts=True)
+    weights = 1 / counts[place]
+    return np.asarray(weights * len(frame) / weights.sum())
+
+
 MEMORY = Family(
     "memory",
     read,
@@ -79,10 +87,13 @@ MEMORY = Family(
                 Parameter("memory_fixed", 2e-6, 1e-7, 2e-5, dimension="time"),
                 Parameter("memory_l2", 0.5, 0.02, 4),
                 Parameter("memory_l2_speedup", 1.5, 1, 20),
+                Parameter("memory_opening", 2.0, 0.2, 20),
+                Parameter("memory_opening_slowdown", 0.1, 0.001, 2, spread=1.0),
             ),
         ),
     ),
     split=("bytes",),
     keys=("bytes", "kernel"),
     covered=("bytes",),
+    weights=octave_weights,
 )

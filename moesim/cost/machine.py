@@ -67,6 +67,8 @@ class KernelConstants:
     attention_power_slope: Numeric = 0.09
     memory_l2: Numeric = 0.5
     memory_l2_speedup: Numeric = 1.5
+    memory_opening: Numeric = 2.0
+    memory_opening_slowdown: Numeric = 0.0
 
 
 @dataclass(frozen=True)
