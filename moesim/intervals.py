@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
+from moesim.cost.kernel_certainty import GRADES
 from moesim.cost.machine import Machine
 from moesim.cost.regimes import KERNELS
 from moesim.cost.uncertainty import Outside
 from moesim.reading import GRADE_OF_KIND
-from moesim.result import GRADES, Constant, Contribution, Interval
+from moesim.result import Constant, Contribution, Interval
 
 NORMAL_95 = 1.6449
 """Standard deviations of a normal distribution below its 95 % quantile."""
@@ -43,7 +44,7 @@ KERNEL_WORDS = (
     ("gpu.kernels.memory", "memory"),
     ("gpu.kernels.quantize", "memory"),
 )
-UNMEASURED = ("attention_backward", "-wgrad")
+UNMEASURED = ("-wgrad",)
 """Constants of passes that no calibration has measured, by a part of their name."""
 
 

@@ -28,9 +28,6 @@ BREAKDOWN = (
 )
 """Keys of ``breakdown_s``, always all of them."""
 
-GRADES = ("measured", "calibrated", "datasheet", "assumed")
-"""Evidence grades from strong to weak."""
-
 
 @dataclass(frozen=True)
 class MemoryEstimate:

@@ -8,13 +8,14 @@ import pytest
 
 import moesim.intervals as intervals
 from moesim.cost.blocks import price_blocks
+from moesim.cost.kernel_certainty import GRADES
 from moesim.cost.machine import Residuals
 from moesim.cost.pipeline import step_times
 from moesim.cost.regimes import KERNELS
 from moesim.cost.uncertainty import PriceErrors, families
 from moesim.estimator import estimate
 from moesim.intervals import NORMAL_95, SPREADS, covered_by, evidence_grade, interval, listed
-from moesim.result import GRADES, Constant, Contribution
+from moesim.result import Constant, Contribution
 from moesim.spec.provenance import KINDS
 from moesim.timeline.run import run
 

@@ -84,10 +84,11 @@ def row_tiles(rows: Numeric, high: int, active: Numeric) -> tuple[Numeric, Numer
 def grouped_share(rows: Numeric, gpu: Gpu) -> Numeric:
     """Rate of a grouped GEMM over that of a dense one of the same tiles. [-]
 
-    Constant up to 128 and from 32,768 rows a group on, and between 256 and 4,096; linear in the logarithm between.
+    Constant up to 128 and from 32,768 rows a group on, and between 256 and 4,096; linear in the logarithm between. Rows
+    count as whole tiles: what is gained by more rows is never more than what they cost.
     """
     constants = gpu.kernels
-    place = np.log2(np.maximum(rows, 1.0))
+    place = np.log2(np.maximum(np.ceil(rows / HEIGHTS[-1]), 1.0) * HEIGHTS[-1])
     middle = constants.grouped_gemm_efficiency
     few = np.clip(place - 7, 0, 1)  # 128 to 256 rows
     many = np.clip((place - 12) / 3, 0, 1)  # 4,096 to 32,768 rows

@@ -69,7 +69,9 @@ class KernelConstants(SpecModel):
     grouped_gemm_norm: Positive | None = Field(None, description="p-norm that joins compute and memory. [-]")
     grouped_gemm_wave_smoothing: Number | None = Field(None, description="Part of a wave that need not be whole. [-]")
     grouped_gemm_memory_efficiency: Share | None = Field(None, description="Share of memory_bandwidth. [-]")
-    grouped_gemm_small_tile_penalty: Positive | None = Field(None, description="Time of a 64x64 tile over its share. [-]")
+    grouped_gemm_small_tile_penalty: Positive | None = Field(
+        None, description="Time of a 64x64 tile over its share. [-]"
+    )
     grouped_gemm_half_tile_penalty: Positive | None = Field(None, description="The same of a 64x128 tile. [-]")
     attention_softmax: Number | None = Field(None, description="Cost of the softmax in head dimensions. [-]")
     attention_norm: Positive | None = Field(None, description="p-norm of spread work and the longest tile. [-]")

@@ -11,15 +11,16 @@ import numpy as np
 import pandas as pd
 
 from moesim.base.errors import SpecError
+from moesim.calibrate.believable import impossible
 from moesim.calibrate.families import FAMILIES
-from moesim.calibrate.measurements import Rows, gpu_names
+from moesim.calibrate.measurements import Rows, gpu_names, read_csv
 from moesim.calibrate.score import Score, score
 from moesim.cost.attention import attention_parts
-from moesim.cost.certainty import UNCALIBRATED
 from moesim.cost.from_spec import build_gpu, build_residuals
 from moesim.cost.gemm import gemm_parts
 from moesim.cost.grouped import grouped_parts
-from moesim.cost.machine import Gpu, Residuals
+from moesim.cost.kernel_certainty import kernel_certainty
+from moesim.cost.machine import Gpu
 from moesim.cost.memory_bound import traffic_time
 from moesim.cost.regimes import quantities, regime
 from moesim.spec import library
@@ -33,8 +34,8 @@ CATEGORIES = {"gemm": "gemm", "grouped-gemm": "grouped_gemm", "attention": "atte
 class KernelPrice:
     """Price of one kernel.
 
-    ``bound`` names what takes longest; ``efficiency`` is the share of that resource's datasheet rate; ``evidence`` says
-    whether measurements cover it; ``nearest`` are measured kernels beside it.
+    ``bound`` names what takes longest; ``efficiency`` is the share of that resource's datasheet rate; ``evidence`` is
+    the grade of the price and ``why`` what lowers it; ``nearest`` are measured kernels beside it.
     """
 
     gpu: str
@@ -46,6 +47,7 @@ class KernelPrice:
     bound: str
     efficiency: float
     evidence: str
+    why: tuple[str, ...] = ()
     parts: Mapping[str, float] = field(default_factory=dict)
     nearest: tuple[MeasuredPoint, ...] = ()
 
@@ -64,13 +66,16 @@ class KernelPrice:
             "bound": self.bound,
             "efficiency": self.efficiency,
             "evidence": self.evidence,
+            "why": list(self.why),
             **{f"{name}_s": value for name, value in self.parts.items()},
             "nearest": [dict(vars(point)) for point in self.nearest],
         }
 
 
-def kernel_price(family: str, work: Gemm | AttentionCore | Traffic, gpu_name: str) -> KernelPrice:
-    """Price of one kernel on one GPU, with its interval."""
+def kernel_price(
+    family: str, work: Gemm | AttentionCore | Traffic, gpu_name: str, unlike: tuple[str, ...] = ()
+) -> KernelPrice:
+    """Price of one kernel on one GPU, with its interval; `unlike` says what tells it from all that were measured."""
     spec = library.get("gpus", gpu_name)
     gpu = build_gpu(spec)
     if isinstance(work, Gemm) and work.rate not in gpu.rates:
@@ -80,7 +85,8 @@ def kernel_price(family: str, work: Gemm | AttentionCore | Traffic, gpu_name: st
     time, parts = _time(family, work, gpu)
     known = build_residuals(spec.name).get(family)
     name = str(regime(work, CATEGORIES[family], gpu))
-    low, high = (known or UNCALIBRATED).bounds(name)
+    sure = kernel_certainty(known, name, quantities(work), unlike)
+    low, high = float(sure.low), float(sure.high)
     peak = gpu.memory_bandwidth
     bound = max(parts, key=lambda part: parts[part])
     flop, moved = float(work.flop), float(work.hbm_bytes)
@@ -90,11 +96,10 @@ def kernel_price(family: str, work: Gemm | AttentionCore | Traffic, gpu_name: st
         efficiency = flop / time / spec.peak_flop_rate[key].value
     else:
         efficiency = moved / time / float(peak)
-    evidence = _evidence(known, quantities(work))
-    points = nearest(family, work, spec.name)
-    return KernelPrice(
-        spec.name, time, time * low, time * high, flop, moved, bound, efficiency, evidence, parts, points
-    )
+    points = () if unlike else nearest(family, work, spec.name)
+    (evidence,) = sure.grades
+    ends = (time * low, time * high)
+    return KernelPrice(spec.name, time, *ends, flop, moved, bound, efficiency, evidence, sure.why, parts, points)
 
 
 def _time(family: str, work: Gemm | AttentionCore | Traffic, gpu: Gpu) -> tuple[float, dict[str, float]]:
@@ -115,20 +120,6 @@ def _time(family: str, work: Gemm | AttentionCore | Traffic, gpu: Gpu) -> tuple[
     return float(time), {name: float(value) for name, value in found.items()}
 
 
-def _evidence(known: Residuals | None, values: Mapping[str, Any]) -> Any:
-    """Return what stands behind prices: one word each."""
-    if known is None:
-        return "assumed"
-    outside: Any = False
-    for name, value in values.items():
-        if name in known.covered:
-            low, high = known.covered[name]
-            outside = outside | (np.asarray(value) < low) | (np.asarray(value) > high)
-    inside = "calibrated" if known.stretch == 1.0 else "derived"
-    told = np.where(outside, "extrapolated", inside)
-    return str(told) if told.ndim == 0 else told
-
-
 @dataclass(frozen=True)
 class TablePrices:
     """Prices of the rows of a table against their times, and what was refused.
@@ -140,12 +131,17 @@ class TablePrices:
     rows: pd.DataFrame
     refused: dict[str, int]
     score: Score
+    priced: int
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data: ``rows`` and ``summary``."""
         rows = self.rows.astype(object).where(self.rows.notna(), None).to_dict(orient="records")
-        told = {name: getattr(self.score, name) for name in ("count", "median", "p90", "bias", "coverage")}
-        return {"rows": rows, "summary": told | {"refused": self.refused}}
+        names = ("median", "p90", "bias", "coverage") if self.score.count else ()
+        told = {name: getattr(self.score, name) for name in names}
+        return {
+            "rows": rows,
+            "summary": {"count": self.priced, "timed": self.score.count, **told, "refused": self.refused},
+        }
 
 
 def table_prices(family: str, path: Path, gpu: str | None = None) -> TablePrices:
@@ -178,37 +174,46 @@ def table_prices(family: str, path: Path, gpu: str | None = None) -> TablePrices
         reasons = "; ".join(f"{count:,}: {reason}" for reason, count in sorted(rows.dropped.items()))
         raise SpecError.single(str(path), "", "has no row that can be priced", reasons or "it has no rows")
     frame = pd.concat(parts, ignore_index=True).sort_values("line").reset_index(drop=True)
-    arrays = (frame[name].to_numpy(dtype=float) for name in ("predicted_time_s", "time_s", "low_s", "high_s"))
-    found = score(*arrays)
-    return TablePrices(_as_given(path, frame), rows.dropped, found)
+    timed = frame[frame["time_s"].notna()]
+    arrays = (timed[name].to_numpy(dtype=float) for name in ("predicted_time_s", "time_s", "low_s", "high_s"))
+    return TablePrices(_as_given(path, frame), rows.dropped, score(*arrays), len(frame))
 
 
 PRICED = ("gpu_name", "time_s", "predicted_time_s", "low_s", "high_s", "evidence", "error")
 
 
 def _as_given(path: Path, frame: pd.DataFrame) -> pd.DataFrame:
-    """Columns of the file as they stand there, with the prices of the rows behind them."""
-    given = pd.read_csv(path, na_values=["N/A", "n/a", "-"], low_memory=False).iloc[frame["line"].to_numpy() - 2]
-    given = given.drop(columns=[name for name in ("line", *PRICED) if name in given]).reset_index(drop=True)
-    return pd.concat([frame[["line"]], given, frame[list(PRICED)]], axis=1)
+    """Columns of the file as they stand there, with the prices of the rows behind them.
+
+    A column of the file that has the name of one of ours keeps its values as ``given_...``.
+    """
+    given = read_csv(path, ()).set_index("line").loc[frame["line"]].reset_index(drop=True)
+    columns = {name: _numbers(given[name]) for name in given}
+    ours = ("line", *PRICED)
+    renamed = {f"given_{name}" if name in ours else name: values for name, values in columns.items()}
+    return pd.concat([frame[["line"]], pd.DataFrame(renamed), frame[list(PRICED)]], axis=1)
+
+
+def _numbers(values: pd.Series[Any]) -> pd.Series[Any]:
+    """Values as numbers, where all of them are."""
+    found = pd.to_numeric(values, errors="coerce")
+    return found if (found.notna() | values.isna()).all() else values
 
 
 def _priced(family: str, part: pd.DataFrame, name: str, rows: Rows) -> pd.DataFrame:
-    kind, gpu, known = FAMILIES[family], build_gpu(library.get("gpus", name)), build_residuals(name).get(family)
-    predicted = kind.predict(part, gpu, {})
-    good = np.isfinite(predicted)
-    if not good.all():
-        reason = "GPU has no rate for the format"
-        rows.dropped[reason] = rows.dropped.get(reason, 0) + int((~good).sum())
-        part, predicted = part[good].reset_index(drop=True), predicted[good]
-    regimes = kind.regimes(part, gpu)
-    bounds = {one: (known or UNCALIBRATED).bounds(one) for one in set(regimes.tolist())}
-    low, high = (predicted * np.array([bounds[one][end] for one in regimes]) for end in (0, 1))
-    values = {column: part[column].to_numpy(dtype=float) for column in kind.covered if column in part}
-    return part.assign(
-        predicted_time_s=predicted,
-        low_s=low,
-        high_s=high,
-        evidence=_evidence(known, values),
-        error=predicted / part["time_s"].to_numpy(dtype=float) - 1,
-    )
+    kind, spec, known = FAMILIES[family], library.get("gpus", name), build_residuals(name).get(family)
+    gpu, left = build_gpu(spec), Rows(part, "", "", len(part), rows.dropped)
+    impossible(kind, left, spec)
+    predicted = kind.predict(left.frame, gpu, {})
+    left.keep(np.isfinite(predicted), "GPU has no rate for the format")
+    part, predicted = left.frame, predicted[np.isfinite(predicted)]
+    names = kind.regimes(part, gpu)
+    covered = {column: part[column].to_numpy(dtype=float) for column in kind.covered if column in part}
+    low, high, grades = np.empty(len(part)), np.empty(len(part)), np.full(len(part), "", dtype=object)
+    for regime_name in sorted(set(names.tolist())):
+        here = names == regime_name
+        sure = kernel_certainty(known, regime_name, {column: values[here] for column, values in covered.items()})
+        low[here], high[here] = predicted[here] * sure.low, predicted[here] * sure.high
+        grades[here] = sure.grades if len(sure.grades) == here.sum() else sure.grades * int(here.sum())
+    times = part["time_s"].to_numpy(dtype=float)
+    return part.assign(predicted_time_s=predicted, low_s=low, high_s=high, evidence=grades, error=predicted / times - 1)

@@ -10,7 +10,7 @@ import numpy as np
 
 from moesim.base.numeric import Numeric
 from moesim.workload.dense import SHARED, FeedForward, feed_forward
-from moesim.workload.linear import FULL, Linear, traffic
+from moesim.workload.linear import FULL, Linear, addition, traffic
 from moesim.workload.model import Dense, Moe
 from moesim.workload.ops import Block, ExpertLeg, Gemm, Message, Op, Saved, Traffic
 from moesim.workload.setting import Setting
@@ -88,10 +88,10 @@ def expert_block(moe: Moe, hidden: int, setting: Setting, norms: int = 1) -> Blo
         leg("combine", "combine"),
         layout("unpermute", passes.after_combine, "combine"),
         *((traffic("expert-output-norm", 2 * copy, 1, "combine", LAYERNORM),) if extra else ()),
-        traffic("expert-residual", (4 if moe.shared_size else 3) * copy, 1, "combine"),
+        addition("expert-residual", (4 if moe.shared_size else 3) * copy, "combine"),
     )
     backward = (
-        traffic("expert-residual-backward", 2 * copy, 1, "combine"),
+        addition("expert-residual-backward", 2 * copy, "combine"),
         *((traffic("expert-output-norm-backward", 4 * copy, 2, "combine"),) if extra else ()),
         layout("unpermute-backward", passes.after_combine, "combine"),
         *_with_shared(leg("dispatch", "combine-backward"), shared.backward, setting),

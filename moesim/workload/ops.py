@@ -75,11 +75,13 @@ class AttentionCore:
 class Traffic:
     """A memory-bound kernel: bytes read plus written, and its (few) FLOPs are not counted.
 
-    ``cast``: it changes the number format, which reaches a little less than a plain copy.
+    ``cast``: it changes the number format, which reaches a little less than a plain copy. ``plain``: element by element, as
+    an addition or a cast by a known scale does it; else it reduces, gathers or computes beside.
     """
 
     hbm_bytes: Numeric
     cast: bool = False
+    plain: bool = False
     flop: Numeric = 0
 
 
