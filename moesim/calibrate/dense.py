@@ -34,6 +34,8 @@ OPERAND_BYTES = {
 PACKAGE_RATES = {"bfloat16": "bf16", "fp8": "fp8", "fp8_block": "fp8-blockwise"}
 LEAST = 64
 """Rows, columns and depth below which a GEMM is a matrix-vector product, which this form does not fit."""
+WITH_CASTS = ("fp8", "fp8-blockwise")
+"""Formats whose published rows often hold the cast of the left operand."""
 MOSTLY_CAST = 0.3
 """Share of a row that the GEMM itself must be."""
 
@@ -79,12 +81,16 @@ def _without_casts(frame: pd.DataFrame, gpu: str, framework: str) -> pd.DataFram
 
 def from_csv(path: Path, gpu: str | None) -> Rows:
     """Rows of a CSV with columns as in docs/kernel_tables.md; those of other GPUs are dropped where `gpu` is given."""
-    frame = numbers(read_csv(path, ("m", "n", "k")), ("m", "n", "k", "time_us", "tflops", "groups"))
+    frame = numbers(read_csv(path, ("m", "n", "k")), ("m", "n", "k", "time_us", "tflops", "groups", "cast_us"))
     tells_time = bool({"time_us", "tflops"} & set(frame))
     groups = frame["groups"].fillna(1.0) if "groups" in frame else pd.Series(1.0, frame.index)
     frame = frame.assign(time_s=times(frame, 2 * frame["m"] * frame["n"] * frame["k"] * groups), cast_s=0.0)
+    if "cast_us" in frame:
+        cast = frame["cast_us"].fillna(0.0) * 1e-6
+        frame = frame.assign(cast_s=cast, time_s=frame["time_s"] - cast)
     frame = frame.assign(rate=rate_names(frame["dtype"]) if "dtype" in frame else "bf16", alone=groups == 1)
-    rows = started(frame, path)
+    unsure = frame["rate"].isin(WITH_CASTS) & ("cast_us" not in frame)
+    rows = started(frame.assign(unlike=np.where(unsure, "the row may hold the cast of its left operand", "")), path)
     rows.keep(rows.frame["rate"] != "", "format is not modelled")
     if "kind" in rows.frame:
         rows.keep(rows.frame["kind"].fillna("dense") == "dense", "not a dense GEMM")

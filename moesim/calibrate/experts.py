@@ -206,6 +206,13 @@ def _fused(part: pd.DataFrame, gpu: Gpu, rate: str, uneven: bool, extra: Mapping
     return np.asarray(extra["fused_fixed"] + up + down + beside)
 
 
+def uneven_word(ranks: int) -> str:
+    """What tells the regime of a skewed kernel on the hottest of so many ranks from that of a balanced one."""
+    if ranks == 1:
+        return " uneven"
+    return f" hottest of 2-{FEW_RANKS}" if ranks <= FEW_RANKS else f" hottest of more than {FEW_RANKS}"
+
+
 def regimes(frame: pd.DataFrame, gpu: Gpu) -> NDArray[Any]:
     """Regimes of rows: skewed ones apart, and among them those of a hottest rank, whose load nobody wrote down."""
     named = np.empty(len(frame), dtype=object)
@@ -215,9 +222,9 @@ def regimes(frame: pd.DataFrame, gpu: Gpu) -> NDArray[Any]:
         named[chosen] = grouped_regime(work)
     uneven, ranks = frame["uneven"].to_numpy(dtype=bool), frame.get("ep", pd.Series(1, frame.index)).to_numpy()
     for chosen, word in (
-        (uneven & (ranks == 1), " uneven"),
-        (uneven & (ranks > 1) & (ranks <= FEW_RANKS), f" hottest of 2-{FEW_RANKS}"),
-        (uneven & (ranks > FEW_RANKS), f" hottest of more than {FEW_RANKS}"),
+        (uneven & (ranks == 1), uneven_word(1)),
+        (uneven & (ranks > 1) & (ranks <= FEW_RANKS), uneven_word(FEW_RANKS)),
+        (uneven & (ranks > FEW_RANKS), uneven_word(FEW_RANKS + 1)),
         (~uneven & frame["fused"].to_numpy(dtype=bool) & (frame["groups"].to_numpy() == 1), " one group"),
     ):
         named[chosen] += word

@@ -74,7 +74,7 @@ class Family:
     scored: Callable[[pd.DataFrame], Any] = lambda frame: np.ones(len(frame), dtype=bool)
     shared: Callable[[pd.DataFrame], Any] | None = None
     weights: Callable[[pd.DataFrame], Floats] | None = None
-    least: Callable[[pd.DataFrame, GpuSpec], Floats] = lambda frame, spec: np.zeros(len(frame))
+    least: Callable[[pd.DataFrame, GpuSpec], Floats] = lambda frame, _spec: np.zeros(len(frame))
 
 
 @dataclass(frozen=True)

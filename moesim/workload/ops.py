@@ -45,7 +45,8 @@ class Gemm:
 class AttentionCore:
     """Causal softmax attention of ``batch`` sequences with ``heads`` query heads on this rank.
 
-    ``queries`` of each sequence are on this rank, each of which sees ``columns`` keys on average.
+    ``queries`` of each sequence are on this rank, each of which sees ``columns`` keys on average. ``balanced``: all of them
+    see as many, as without a mask or in a window.
     """
 
     batch: Numeric
@@ -56,6 +57,7 @@ class AttentionCore:
     query_dim: int
     value_dim: int
     backward: bool = False
+    balanced: bool = False
 
     @property
     def flop(self) -> Numeric:
