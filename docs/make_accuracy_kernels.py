@@ -48,7 +48,7 @@ class Line:
 
 def source_of(family: str, gpu: str) -> str:
     """What a shipped overlay was fitted on, as an option."""
-    return library.calibrations(gpu)[family].command.rpartition("--from ")[2]
+    return library.calibrations(gpu)[family].command.rpartition("--from ")[2].partition(" --out")[0]
 
 
 def priced(family: str, gpu_name: str, source: str, gpu: Gpu | None = None) -> pd.DataFrame:

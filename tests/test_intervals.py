@@ -138,7 +138,7 @@ def test_outside_of_what_was_measured_the_spread_grows_and_the_grade_drops(small
     assert all((one.low, one.high) == (1.0, 2.0) and float(one.value) > 2 for one in far.interval.outside)
     grades = {name: _evidence(answer, "gemm") for name, answer in (("in", inside), ("far", far), ("like", derived))}
     assert grades == {"in": "calibrated", "far": "datasheet", "like": "datasheet"}
-    assert error_of(far, "gemm") == pytest.approx(error_of(derived, "gemm"))
+    assert error_of(far, "gemm") > error_of(derived, "gemm")  # several powers of ten away
     assert error_of(far, "gemm") > error_of(inside, "gemm")
 
 
@@ -192,7 +192,7 @@ def test_every_kind_of_evidence_has_a_spread():
         ("gpu.kernels.gemm_efficiency", ("gemm",)),
         ("gpu.kernels.grouped_gemm_norm", ("grouped-gemm",)),
         ("gpu.kernels.quantize_efficiency", ("memory",)),
-        ("gpu.kernels.attention_backward_rate", ()),
+        ("gpu.kernels.attention_backward_rate", ("attention",)),
         ("gpu.rates.mxfp8-wgrad", ()),
         ("gpu.memory_bandwidth", KERNELS),
         ("links.nic_bandwidth", ("collectives-net",)),

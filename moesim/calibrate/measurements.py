@@ -69,7 +69,7 @@ def read_csv(path: Path, needed: Sequence[str]) -> pd.DataFrame:
         told = f"; {ragged:,}: {RAGGED}" if ragged else ""
         raise SpecError.single(str(path), "", f"has no rows{told}")
     frame = pd.DataFrame([line for _, line in good], columns=header, dtype=object)
-    frame = frame.map(lambda text: np.nan if text.strip() in NOTHING else text)
+    frame = frame.map(lambda text: np.nan if text.strip() in NOTHING else text).astype(object)
     frame = frame.assign(line=[number for number, _ in good])
     frame.attrs["ragged"] = ragged
     return frame
@@ -93,7 +93,9 @@ def one_of(path: Path, frame: pd.DataFrame, columns: Sequence[str], needed: bool
 def with_times(rows: Rows, sizes: Sequence[str], tells_time: bool) -> Rows:
     """Drop rows without whole sizes, and where the table tells times those without one, by reason."""
     frame = rows.frame
-    rows.keep(frame[list(sizes)].notna().all(axis=1) & (~tells_time | frame["time_s"].notna()), "no size or no time")
+    rows.keep(
+        frame[list(sizes)].notna().all(axis=1) & ((not tells_time) | frame["time_s"].notna()), "no size or no time"
+    )
     positive = (rows.frame[list(sizes)] > 0).all(axis=1) & ~(rows.frame["time_s"] <= 0)
     rows.keep(positive, "size or time is not positive")
     return rows.keep((rows.frame[list(sizes)] % 1 == 0).all(axis=1), "size is no whole number")
