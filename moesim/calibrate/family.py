@@ -32,8 +32,8 @@ FOLDS = 3
 
 
 SHARED_WITH = {
-    "gemm": "Prices of grouped GEMMs and attention use some of these constants as well: their grade is one lower, "
-    "unless they have calibrations of their own that were fitted with these."
+    "gemm": "Grouped GEMMs use these constants too (attention: gemm_power_onset): their prices move as well, and their "
+    "grade is one lower unless they have an own overlay."
 }
 
 
@@ -185,15 +185,24 @@ def calibrate(family: Family, gpu_name: str, source: str, command: str, holdout:
         extra={name: (value, dimensions[name]) for name, value in found.extra.items()},
         rows={"read": rows.read, "used": found.used, "held_out": int((held & staged).sum())},
         dropped=rows.dropped,
-        covered={
-            name: (float(frame[name][fitting].min()), float(frame[name][fitting].max())) for name in family.covered
-        },
+        covered=_covered(family, gpu_name, frame[fitting], few),
         residuals=residuals,
         scores=scores,
         kept=found.kept,
         note=note,
     )
     return Calibration(overlay, gpu, found.extra, frame[held & staged], residuals)
+
+
+def _covered(family: Family, gpu_name: str, frame: pd.DataFrame, few: bool) -> dict[str, tuple[float, float]]:
+    """Range of each quantity; a few rows leave that of the shipped calibration as it is, as they do with its intervals."""
+    own = {name: (float(frame[name].min()), float(frame[name].max())) for name in family.covered}
+    shipped = library.calibrations_like(gpu_name).get(family.name) if few else None
+    wider = shipped.covered if shipped else {}
+    return {
+        name: (min(low, wider.get(name, (low,))[0]), max(high, wider.get(name, (high,))[-1]))
+        for name, (low, high) in own.items()
+    }
 
 
 def _constants(family: Family, gpu_name: str, spec: GpuSpec, rows: pd.DataFrame) -> Constants:
