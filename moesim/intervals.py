@@ -44,7 +44,7 @@ KERNEL_WORDS = (
     ("gpu.kernels.memory", "memory"),
     ("gpu.kernels.quantize", "memory"),
 )
-UNMEASURED = ("-wgrad",)
+UNMEASURED = ("attention_backward", "-wgrad")
 """Constants of passes that no calibration has measured, by a part of their name."""
 
 

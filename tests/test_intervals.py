@@ -192,7 +192,7 @@ def test_every_kind_of_evidence_has_a_spread():
         ("gpu.kernels.gemm_efficiency", ("gemm",)),
         ("gpu.kernels.grouped_gemm_norm", ("grouped-gemm",)),
         ("gpu.kernels.quantize_efficiency", ("memory",)),
-        ("gpu.kernels.attention_backward_rate", ("attention",)),
+        ("gpu.kernels.attention_backward_rate", ()),
         ("gpu.rates.mxfp8-wgrad", ()),
         ("gpu.memory_bandwidth", KERNELS),
         ("links.nic_bandwidth", ("collectives-net",)),

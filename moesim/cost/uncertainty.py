@@ -7,7 +7,7 @@ independently of each other.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -103,6 +103,8 @@ def placed(
     if isinstance(work, Gemm | AttentionCore | Traffic):
         if isinstance(work, Traffic) and not float(work.hbm_bytes):
             return None, "", {}
+        if isinstance(work, AttentionCore):  # what is not known of the backward stands with its own constants
+            work = replace(work, backward=False)
         return family(category), str(regime(work, category, machine.gpu)), quantities(work)
     if group is None or float(group.size) <= 1:
         return None, "", {}
