@@ -117,6 +117,7 @@ def _shapes(frame: pd.DataFrame) -> pd.DataFrame:
         m=rows / groups,
         uneven=exponent > 0,
         width=frame["inter"] / frame["tp"],
+        wide=2 * frame["inter"] / frame["tp"],
         fused=True,
         load=load,
         active=[one.active if one else np.nan for one in skews],
@@ -274,7 +275,8 @@ GROUPED = Family(
     (BALANCED, UNEVEN, NARROW, OWN),
     split=("hidden", "inter", "experts", "top_k"),
     keys=("rate", "hidden", "inter", "experts", "top_k", "tokens", "tp", "ep", "distribution"),
-    covered=("m", "groups"),
+    covered=("m", "groups", "n", "k"),
+    spans={"n": ("wide", "hidden"), "k": ("hidden", "width")},
     least=least_times,
     same=dict.fromkeys(SHARES[1:], SHARES[0]),
 )

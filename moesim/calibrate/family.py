@@ -58,7 +58,8 @@ class Family:
     ``split``: columns that make the groups that are held out together; ``keys``: those that tell rows apart;
     ``covered``: those whose range the overlay keeps; ``same``: constants that take the value of another one;
     ``scored``: rows that errors are reported on; ``shared``: rows whose kernels all frameworks have;
-    ``weights``: what rows count for in the fit, else the same; ``least``: times that the datasheet allows.
+    ``weights``: what rows count for in the fit, else the same; ``least``: times that the datasheet allows; ``spans``: columns that
+    hold a covered quantity where it has no column of its own.
     """
 
     name: str
@@ -74,6 +75,7 @@ class Family:
     scored: Callable[[pd.DataFrame], Any] = lambda frame: np.ones(len(frame), dtype=bool)
     shared: Callable[[pd.DataFrame], Any] | None = None
     weights: Callable[[pd.DataFrame], Floats] | None = None
+    spans: Mapping[str, Sequence[str]] = field(default_factory=dict)
     least: Callable[[pd.DataFrame, GpuSpec], Floats] = lambda frame, _spec: np.zeros(len(frame))
 
 
@@ -196,7 +198,10 @@ def calibrate(family: Family, gpu_name: str, source: str, command: str, holdout:
 
 def _covered(family: Family, gpu_name: str, frame: pd.DataFrame, few: bool) -> dict[str, tuple[float, float]]:
     """Range of each quantity; a few rows leave that of the shipped calibration as it is, as they do with its intervals."""
-    own = {name: (float(frame[name].min()), float(frame[name].max())) for name in family.covered}
+    own: dict[str, tuple[float, float]] = {}
+    for name in family.covered:
+        columns = [name] if name in frame else list(family.spans.get(name, ()))
+        own[name] = (float(frame[columns].min().min()), float(frame[columns].max().max()))
     shipped = library.calibrations_like(gpu_name).get(family.name) if few else None
     wider = shipped.covered if shipped else {}
     return {
