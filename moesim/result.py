@@ -30,9 +30,6 @@ BREAKDOWN = (
 EXTRA = ("pcie",)
 """Further keys, where a method has such a part: copies to and from the host that nothing hides."""
 
-GRADES = ("measured", "calibrated", "datasheet", "assumed")
-"""Evidence grades from strong to weak."""
-
 
 @dataclass(frozen=True)
 class MemoryEstimate:

@@ -81,10 +81,10 @@ def quantiles(known: Residuals | None, regime: str, quantities: Mapping[str, Num
     """5 % and 95 % quantile of log(predicted / measured) of one price, and whether measurements cover it."""
     if known is None or regime not in known.quantiles:
         low, _, high = UNCALIBRATED.quantiles["all"]
-        wider = float(widening(decades_beyond(known, counts_of(quantities)))) if known else 1.0
+        wider = float(widening(decades_beyond(known.covered, counts_of(quantities)))) if known else 1.0
         return wider * low, wider * high, False
     low, _, high = known.quantiles[regime]
-    decades = float(decades_beyond(known, quantities))
+    decades = float(decades_beyond(known.covered, quantities))
     wider = max(known.stretch, float(widening(decades)))
     return wider * low, wider * high, decades == 0
 
@@ -105,12 +105,12 @@ def evidence(known: Residuals | None, regime: str, quantities: Mapping[str, Nume
     return GRADES[min(1 + len(why) + bool(outside), 3)], (*why, *outside)
 
 
-def decades_beyond(known: Residuals, quantities: Mapping[str, Numeric]) -> Numeric:
+def decades_beyond(covered: Mapping[str, tuple[float, float]], quantities: Mapping[str, Numeric]) -> Numeric:
     """Powers of ten between a price and the nearest place that was measured, by the quantity that is furthest. [-]"""
     furthest: Numeric = np.float64(0.0)
     for name, value in quantities.items():
-        if name in known.covered:
-            low, high = (np.log10(max(end, 1e-300)) for end in known.covered[name])
+        if name in covered:
+            low, high = (np.log10(max(end, 1e-300)) for end in covered[name])
             place = np.log10(np.maximum(value, 1e-300))
             furthest = np.maximum(furthest, np.maximum(low - place, place - high))
     return np.where(furthest > EDGE, furthest, 0.0)
@@ -132,9 +132,9 @@ def _certainty(known: Residuals | None, regimes: Regimes, quantities: Mapping[st
     names = np.unique(regimes).tolist()
     sigmas = {name: known.sigma(name) if name in known.quantiles else UNCALIBRATED.sigma() for name in names}
     measured = np.isin(regimes, list(known.quantiles))
-    decades = decades_beyond(known, quantities)
+    decades = decades_beyond(known.covered, quantities)
     covered = measured & (decades == 0)
     sigma = np.vectorize(sigmas.__getitem__, otypes=[float])(regimes)
-    unlike = widening(decades_beyond(known, counts_of(quantities)))
+    unlike = widening(decades_beyond(known.covered, counts_of(quantities)))
     wider = np.where(measured, np.maximum(known.stretch, widening(decades)) / known.stretch, unlike)
     return Certainty(sigma * wider, covered)

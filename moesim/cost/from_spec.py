@@ -81,10 +81,22 @@ def build_gpu(gpu: GpuSpec) -> Gpu:
 def build_residuals(gpu: str, own: Sequence[CalibrationSpec] = ()) -> dict[str, Residuals]:
     """Return how far the prices of each family of kernels were off, wider where they are another GPU's.
 
-    The user's `own` calibrations stand in for those that are shipped.
+    The user's `own` calibrations stand in for those that are shipped; a family that uses constants of theirs, and was
+    fitted with others, is known as little as on another GPU.
     """
     used = library.calibrations_like(gpu) | {one.family: one for one in own}
-    return {family: _residuals(one, one.gpu == gpu) for family, one in used.items()}
+    moved = {(one.family, name) for one in own for name in one.constants}
+    shifted = {
+        family
+        for family, prefixes in BORROWED.items()
+        if family not in {one.family for one in own}
+        and any(other != family and name.startswith(prefixes) for other, name in moved)
+    }
+    return {family: _residuals(one, one.gpu == gpu and family not in shifted) for family, one in used.items()}
+
+
+BORROWED = {"grouped-gemm": ("gemm_",), "attention": ("gemm_power_onset", "memory_efficiency")}
+"""Constants of other families that prices of a family use, by the beginning of their names."""
 
 
 def build_link_residuals(node: str, fabric: str, own: Sequence[CalibrationSpec] = ()) -> dict[str, Residuals]:

@@ -15,6 +15,9 @@ from moesim.spec.provenance import Sourced
 from moesim.workload.mesh import Mesh
 from moesim.workload.setting import Fusion
 
+NORMAL_95 = 1.6449
+"""Standard deviations of a normal distribution below its 95 % quantile."""
+
 
 @dataclass(frozen=True)
 class KernelConstants:
@@ -71,6 +74,8 @@ class KernelConstants:
     memory_l2_speedup: Numeric = 1.5
     pcie_efficiency: Numeric = 0.84
     pcie_duplex_efficiency: Numeric = 0.8
+    memory_opening: Numeric = 2.0
+    memory_opening_slowdown: Numeric = 0.0
 
 
 @dataclass(frozen=True)
@@ -219,7 +224,7 @@ class Residuals:
     def sigma(self, regime: str = "all") -> float:
         """Standard deviation of a normal distribution with the same 90 % interval. [-]"""
         low, _, high = self.quantiles[regime if regime in self.quantiles else "all"]
-        return self.stretch * (high - low) / (2 * 1.6449)
+        return self.stretch * (high - low) / (2 * NORMAL_95)
 
     def bounds(self, regime: str = "all") -> tuple[float, float]:
         """Factors from a price to the ends of its 90 % interval. [-]"""

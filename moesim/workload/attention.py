@@ -7,7 +7,7 @@ import numpy as np
 
 from moesim.base.numeric import Numeric
 from moesim.workload.latent import latent_projections
-from moesim.workload.linear import FULL, Linear, TensorRegion, traffic
+from moesim.workload.linear import FULL, Linear, TensorRegion, addition, traffic
 from moesim.workload.model import Attention, LatentAttention
 from moesim.workload.ops import AttentionCore, Block, Gemm, Message, Op, Saved
 from moesim.workload.projections import Projections
@@ -42,10 +42,10 @@ def attention_block(attention: Attention | LatentAttention, hidden: int, setting
         *after(""),
         *region.leave(output),
         *((traffic("output-norm", 2 * row, modules=LAYERNORM),) if extra else ()),
-        traffic("attention-residual", 3 * row),
+        addition("attention-residual", 3 * row),
     )
     backward = (
-        traffic("attention-residual-backward", 2 * row),
+        addition("attention-residual-backward", 2 * row),
         *((traffic("output-norm-backward", 4 * row, 2),) if extra else ()),
         *region.leave_backward(output),
         *after("-backward"),

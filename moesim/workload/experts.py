@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from moesim.base.numeric import Numeric
 from moesim.workload.dense import SHARED, FeedForward, feed_forward
-from moesim.workload.linear import FULL, traffic
+from moesim.workload.linear import FULL, addition, traffic
 from moesim.workload.model import Dense, Moe
 from moesim.workload.ops import Block, Gemm, Message, Op, Saved, Traffic
 from moesim.workload.routed import MOE, Routed
@@ -36,10 +36,10 @@ def expert_block(moe: Moe, hidden: int, setting: Setting, norms: int = 1) -> Blo
         *(_fused_forward(routed) if products.fused_forward else _exchanged_forward(routed, shared)),
         routed.layout("unpermute", passes.after_combine, "combine"),
         *((traffic("expert-output-norm", 2 * copy, 1, "combine", LAYERNORM),) if extra else ()),
-        traffic("expert-residual", (4 if moe.shared_size else 3) * copy, 1, "combine"),
+        addition("expert-residual", (4 if moe.shared_size else 3) * copy, "combine"),
     )
     backward = (
-        traffic("expert-residual-backward", 2 * copy, 1, "combine"),
+        addition("expert-residual-backward", 2 * copy, "combine"),
         *((traffic("expert-output-norm-backward", 4 * copy, 2, "combine"),) if extra else ()),
         routed.layout("unpermute-backward", passes.after_combine, "combine"),
         *_hot_experts(routed, "gather-hot-experts-again", "all-gather", 2.0),

@@ -97,6 +97,11 @@ def traffic(
     return Op(name, "memory_bound", Traffic(num_bytes), kernels, segment, modules)
 
 
+def addition(name: str, num_bytes: Numeric, segment: str = "attention") -> Op:
+    """An addition to the residual stream."""
+    return Op(name, "memory_bound", Traffic(num_bytes, plain=True), 1, segment, FULL)
+
+
 @dataclass(frozen=True)
 class TensorRegion:
     """Messages at the two ends of a tensor-parallel region of ``size`` bytes of hidden states.

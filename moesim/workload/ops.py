@@ -55,8 +55,8 @@ class Gemm:
 class AttentionCore:
     """Causal softmax attention of ``batch`` sequences with ``heads`` query heads on this rank.
 
-    ``queries`` of each sequence are on this rank, each of which sees ``columns`` keys on average. ``kernel``: ``fused`` or
-    ``flash2``.
+    ``queries`` of each sequence are on this rank, each of which sees ``columns`` keys on average. ``balanced``: all of them
+    see as many, as without a mask or in a window. ``kernel``: ``fused`` or ``flash2``.
     """
 
     batch: Numeric
@@ -68,6 +68,7 @@ class AttentionCore:
     value_dim: int
     backward: bool = False
     kernel: str = "fused"
+    balanced: bool = False
 
     @property
     def flop(self) -> Numeric:
@@ -87,11 +88,13 @@ class AttentionCore:
 class Traffic:
     """A memory-bound kernel: bytes read plus written, and its (few) FLOPs are not counted.
 
-    ``cast``: it changes the number format, which reaches a little less than a plain copy.
+    ``cast``: it changes the number format, which reaches a little less than a plain copy. ``plain``: element by element, as
+    an addition or a cast by a known scale does it; else it reduces, gathers or computes beside.
     """
 
     hbm_bytes: Numeric
     cast: bool = False
+    plain: bool = False
     flop: Numeric = 0
 
 
