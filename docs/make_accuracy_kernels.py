@@ -24,6 +24,8 @@ from moesim.spec import library
 
 ROOT = Path(__file__).resolve().parents[1]
 EXTRACT_ROWS = 300
+LARGE = 5e7
+"""Size from which the HBM decides. [B]"""
 TARGETS = {
     "GEMM bf16 H100": "3.5 / 11",
     "GEMM bf16 H100, fit scored on vllm": "5 / 16",
@@ -48,7 +50,7 @@ class Line:
 
 def source_of(family: str, gpu: str) -> str:
     """What a shipped overlay was fitted on, as an option."""
-    return library.calibrations(gpu)[family].command.rpartition("--from ")[2]
+    return library.calibrations(gpu)[family].command.rpartition("--from ")[2].partition(" --out")[0]
 
 
 def priced(family: str, gpu_name: str, source: str, gpu: Gpu | None = None) -> pd.DataFrame:
@@ -133,11 +135,20 @@ def lines() -> Iterator[Line]:
                 ["batch", "length", "heads", "kv_heads", "query_dim", "value_dim", "backward", "cached", "time_s"],
             )
         yield Line(f"attention forward {word}", "(heads, kv heads, head_dim), from 512 tokens", scored(rows))
-    for gpu, word in (("h100-sxm-80gb", "H100"), ("b200-sxm", "B200")):
+    for gpu, word in (
+        ("h100-sxm-80gb", "H100"),
+        ("h200-sxm-141gb", "H200"),
+        ("b200-sxm", "B200"),
+        ("gb200", "GB200"),
+        ("b300", "B300"),
+        ("gb300", "GB300"),
+    ):
         rows = priced("memory", gpu, source_of("memory", gpu))
         if word == "H100":
             extract(rows[rows["held"]], "memory", ["bytes", "cast", "time_s"])
         yield Line(f"cast to FP8 {word}", "size, 30 % held out", scored(rows[rows["held"]]))
+        large = rows[rows["held"] & (rows["bytes"] > LARGE)]
+        yield Line(f"cast to FP8 {word}, more than 50 MB", "size, 30 % held out", scored(large))
 
 
 def extract(frame: pd.DataFrame, name: str, columns: list[str]) -> None:

@@ -20,6 +20,7 @@ from moesim.reading import (
     memory_answer,
     out_of_memory,
     plain_strategy,
+    routing_answer,
     strongest_need,
 )
 from moesim.result import Estimate, Timeline
@@ -64,7 +65,7 @@ def estimate(problem: Problem, strategy: Strategy | None = None, measured_s: flo
     spread = interval(plan.machine, step_time, raised, needs, tuple(errors.outside), tuple(errors.uncalibrated))
     answer = memory_answer(memory, problem.machine)
     tokens = problem.global_batch * problem.sequence_length
-    flop_per_token = problem.model.flop_per_token(problem.sequence_length)
+    flop_per_token = plan.flop_per_token
     flop_rate = flop_per_token * tokens / problem.machine.num_gpus / step_time
     violations = out_of_memory(answer, problem.machine)
     return Estimate(
@@ -90,6 +91,7 @@ def estimate(problem: Problem, strategy: Strategy | None = None, measured_s: flo
         evidence=evidence_grade(spread, needs),
         assumed=problem.assumed,
         layout=str(plan.strategy.layout),
+        routing=routing_answer(plan),
         measured=_beside(problem if plan.strategy == problem.strategy else None, measured_s, step_time),
         strategy=plain_strategy(plan.strategy),
         constants=needs,

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
+from moesim.cost.certainty import GRADES
 from moesim.cost.machine import Machine
 from moesim.cost.regimes import KERNELS
 from moesim.cost.uncertainty import Outside
 from moesim.reading import GRADE_OF_KIND
-from moesim.result import GRADES, Constant, Contribution, Interval
+from moesim.result import Constant, Contribution, Interval
 
 NORMAL_95 = 1.6449
 """Standard deviations of a normal distribution below its 95 % quantile."""

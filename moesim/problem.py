@@ -17,7 +17,9 @@ from moesim.spec.load import ScenarioSpecs, load_scenario, load_specs, scenario_
 from moesim.spec.overrides import HARDWARE_PREFIXES, with_overrides
 from moesim.spec.scenario import STRATEGY_FIELDS, MeasuredSpec, ScenarioSpec
 from moesim.spec.software import SoftwareSpec
-from moesim.workload.from_spec import model_from_spec
+from moesim.timeline.schedules import FILE_SUFFIX, find_schedule
+from moesim.workload.documents import Documents
+from moesim.workload.from_spec import documents_from_spec, model_from_spec
 from moesim.workload.model import Model
 from moesim.workload.strategy import COUNTS, Strategy
 
@@ -63,6 +65,12 @@ class Problem:
         batch = f"{self.global_batch} sequences of {self.sequence_length}"
         return f"Problem({self.name!r}: {self.model.name} on {machine}, {batch}, {self.software.name})"
 
+    @property
+    def documents(self) -> Documents | None:
+        """Lengths of the documents that are packed into a sequence; None where a sequence is one document."""
+        spec = self.scenario.documents
+        return documents_from_spec(spec) if spec is not None else None
+
     def candidate(self, strategy: Strategy) -> Candidate:
         """Set a strategy beside the problem."""
         return Candidate(
@@ -73,6 +81,7 @@ class Problem:
             self.sequence_length,
             self.global_batch,
             frozenset(self.machine.gpu.rates),
+            self.machine.nvlink_domain,
         )
 
     def check(self, strategy: Strategy | None = None) -> list[Broken]:
@@ -87,7 +96,7 @@ class Problem:
             raise SpecError.single("--fault", "", what, "change the strategy first")
         broken = self.check(strategy)
         if broken:
-            raise SpecError(self._issue(one) for one in broken)
+            raise SpecError(self.issue(one) for one in broken)
         candidate = self.candidate(strategy)
         warmup = self.software.constants.get("overlap_ep_extra_warmup")
         extra = int(warmup.value) if warmup and strategy.overlap_ep else 0
@@ -101,6 +110,7 @@ class Problem:
             extra,
             strategy.shape,
             slow=self.slow,
+            documents=self.documents,
         )
 
     def with_changes(self, changes: Mapping[str, Any], where: str = "--set") -> Problem:
@@ -114,7 +124,8 @@ class Problem:
         same_run = self.measured is not None and firsts <= {*HARDWARE_PREFIXES, "overrides", "calibrations"}
         return changed if same_run or "measured" in firsts else replace(changed, measured=None)
 
-    def _issue(self, broken: Broken) -> Issue:
+    def issue(self, broken: Broken) -> Issue:
+        """A broken rule as a line: where the blamed field was set, what is wrong, what is legal."""
         paths = [f"strategy.{name}" if name in STRATEGY_FIELDS else name for name in broken.fields] or ["strategy"]
         changed = (path for path in paths if self.scenario.where(path).startswith("--"))
         path = next(changed, paths[0])  # what an option has changed is blamed before what stands in the file
@@ -170,6 +181,10 @@ def build_strategy(specs: ScenarioSpecs, model: Model) -> tuple[Strategy, tuple[
     """
     scenario, software = specs.scenario, specs.software
     given = scenario.strategy.given
+    if given.get("schedule", "").endswith(FILE_SUFFIX):
+        given["schedule"] = schedule_file(scenario)
+    if given.get("routing", "").startswith("histogram:"):
+        given["routing"] = histogram_file(scenario)
     strategy, assumed = Strategy(**given), []
     for name, default in software.defaults.items():
         if name in given:
@@ -180,3 +195,30 @@ def build_strategy(specs: ScenarioSpecs, model: Model) -> tuple[Strategy, tuple[
         if name not in COUNTS and (name, value) != ("schedule", "none"):
             assumed.append(f"strategy.{name}")
     return strategy, tuple(assumed)
+
+
+def schedule_file(scenario: ScenarioSpec) -> str:
+    """Return the path of a schedule's file: from the folder of the scenario, or of the user where an option names it."""
+    path = str(_beside(scenario, str(scenario.strategy.schedule), "strategy.schedule"))
+    find_schedule(path)
+    return path
+
+
+def histogram_file(scenario: ScenarioSpec) -> str:
+    """Return a histogram with its rows, also where the scenario names a file of one number for each expert."""
+    routing = str(scenario.strategy.routing)
+    name = routing.partition(":")[2]
+    if not name or (name[0] in "0123456789.+-" and not name.endswith((".csv", ".txt"))):
+        return routing
+    where = scenario.where("strategy.routing")
+    try:
+        text = _beside(scenario, name, "strategy.routing").read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = f"'{name}' cannot be read: {getattr(error, 'strerror', None) or error}"
+        raise SpecError.single(where, "strategy.routing", reason, "a file with rows of each expert") from None
+    return "histogram:" + ",".join(text.replace(",", " ").split())
+
+
+def _beside(scenario: ScenarioSpec, name: str, path: str) -> Path:
+    """A file that a scenario names: from its folder, or from the user's where an option names it."""
+    return Path(name) if scenario.where(path).startswith("--") else (scenario.folder or Path()) / name

@@ -10,11 +10,13 @@ from moesim.cost.machine import Machine
 from moesim.cost.memory import RankMemory
 from moesim.cost.perturb import STEP, constants
 from moesim.cost.pipeline import StepTimes
-from moesim.result import BREAKDOWN, Constant, MemoryEstimate
+from moesim.cost.plan import Plan
+from moesim.result import BREAKDOWN, EXTRA, Constant, MemoryEstimate
+from moesim.spec.methods import METHODS
 from moesim.spec.overrides import SET_BY_OPTION
 from moesim.timeline.run import Run
 from moesim.timeline.walk import last_rank, walk_rank
-from moesim.workload.strategy import Strategy
+from moesim.workload.strategy import OFF, Strategy
 
 GRADE_OF_KIND = {
     "measured": "calibrated",  # a constant fitted on measurements; only a replayed row is itself measured
@@ -43,7 +45,8 @@ def breakdown(times: StepTimes, run: Run) -> dict[str, float]:
         else:
             parts = times.categories(segment.row) if segment.row is not None else {}
             for name, value in parts.items():
-                seconds[name if name in seconds else "other"] += value
+                key = name if name in seconds or name in EXTRA else "other"
+                seconds[key] = seconds.get(key, 0.0) + value
     return seconds
 
 
@@ -74,6 +77,8 @@ SPEC_PATHS = {
     "links.nic_latency": "fabric.latency",
     "host.launch": "software.host.framework_per_kernel",
     "host.sync": "software.host.device_sync",
+    "host.graph": "software.host.graph_launch",
+    "host.update_rate": "software.host.update_rate",
 }
 """Where a constant of the machine stands in the specs, if not under the same name."""
 
@@ -101,7 +106,9 @@ RESOURCES = (
     ("nvlink", ("links.nvlink_bandwidth", "links.nvls_bandwidth", "links.p2p_bandwidth", "links.alltoall_bandwidth")),
     ("nvlink", ("_nvlink_bandwidth",)),
     ("transport-sms", ("_sm_bandwidth", "block_bandwidth")),
-    ("host", ("host.launch", "host.sync")),
+    ("pcie", ("gpu.pcie_bandwidth",)),
+    ("cpu", ("host.update_rate",)),
+    ("host", ("host.launch", "host.sync", "host.graph")),
 )
 """What stands behind a constant, by the beginning or the end of its path; efficiencies and latencies stand for none."""
 
@@ -143,6 +150,7 @@ def memory_answer(memory: tuple[RankMemory, ...], machine: Machine) -> MemoryEst
         peak_phase=memory[peak].peak_phase,
         capacity_bytes=float(machine.gpu.memory_capacity),
         stages=stages,
+        host_bytes_per_node=max(float(rank.host) for rank in memory) * machine.gpus_per_node,
     )
 
 
@@ -165,7 +173,22 @@ def out_of_memory(memory: MemoryEstimate, machine: Machine) -> tuple[Violation, 
     return (Violation("memory", message, legal),)
 
 
+def routing_answer(plan: Plan) -> dict[str, float | None] | None:
+    """Load of the hottest rank and share of all rows that is dropped; None in a dense model."""
+    strategy = plan.strategy
+    if plan.model.moe is None:
+        return None
+    dropped: float | None = 0.0
+    if plan.skew is not None:
+        dropped = float(plan.skew.dropped)
+    elif strategy.capacity_factor is not None and strategy.capacity_factor < strategy.rank_imbalance:
+        even = strategy.rank_imbalance == 1 and strategy.routing != "capacity"
+        dropped = 1 - strategy.capacity_factor if even else None  # what the other ranks have is not said
+    return {"hottest_rank_load": float(plan.routed_load), "dropped_share": dropped}
+
+
 def plain_strategy(strategy: Strategy) -> dict[str, Any]:
-    """The strategy as plain values."""
+    """The strategy as plain values, without the methods that are off."""
     plain = {name: getattr(strategy, name) for name in Strategy.__dataclass_fields__}
+    plain = {name: value for name, value in plain.items() if name not in METHODS or value != OFF[name]}
     return {name: list(value) if isinstance(value, tuple) else value for name, value in plain.items()}

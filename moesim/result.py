@@ -27,9 +27,8 @@ BREAKDOWN = (
     "other",
 )
 """Keys of ``breakdown_s``, always all of them."""
-
-GRADES = ("measured", "calibrated", "datasheet", "assumed")
-"""Evidence grades from strong to weak."""
+EXTRA = ("pcie",)
+"""Further keys, where a method has such a part: copies to and from the host that nothing hides."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +36,8 @@ class MemoryEstimate:
     """Peak memory by class on each pipeline rank. [B]
 
     ``peak_phase`` is the phase of the step (forward, loss, backward, optimizer) that the peak falls into. ``peak_bytes`` must fit: tensors (``allocated``), the allocator's slack (``reserved``), CUDA context, NCCL.
+    ``host_bytes_per_node`` stand in the memory of a host, whose GPUs are all taken for the fullest rank; data has it
+    where something does.
     """
 
     peak_bytes: float
@@ -46,6 +47,7 @@ class MemoryEstimate:
     peak_phase: str
     capacity_bytes: float
     stages: tuple[dict[str, float], ...]
+    host_bytes_per_node: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -119,7 +121,8 @@ class Estimate:
 
     Times in s, memory in B, rates per GPU; ``breakdown_s`` adds up to ``step_time_s`` along the pipeline rank
     ``walked_stage``, which finishes last; ``busy_s`` tells how long each pipeline rank computes. ``low_s`` and ``high_s``
-    are the ends of the 90 % interval; ``interval`` says what it is made of.
+    are the ends of the 90 % interval; ``interval`` says what it is made of. ``routing``: rows of the hottest rank over
+    the mean, and the share of all rows that a capacity drops where it is known; None in a dense model.
     """
 
     name: str
@@ -144,6 +147,7 @@ class Estimate:
     evidence: str
     assumed: tuple[str, ...]
     layout: str
+    routing: dict[str, float | None] | None
     measured: dict[str, Any] | None
     strategy: dict[str, Any]
     constants: tuple[Constant, ...] = field(repr=False)
@@ -168,6 +172,8 @@ class Estimate:
             for violation in self.violations
         ]
         memory = {name: getattr(self.memory, name) for name in MemoryEstimate.__dataclass_fields__}
+        if not self.memory.host_bytes_per_node:
+            del memory["host_bytes_per_node"]
         plain["memory"] = memory | {"stages": [dict(stage) for stage in self.memory.stages]}
         plain["assumed"] = list(self.assumed)
         plain["interval"] = self.interval.to_dict()

@@ -13,18 +13,24 @@ from typing import Any
 import numpy as np
 
 from moesim.base.numeric import Boolean, Numeric
+from moesim.cost.transports import transports
 from moesim.spec.software import SoftwareSpec
+from moesim.timeline.schedule import Schedule
+from moesim.timeline.schedules import FILE_SUFFIX, find_schedule, schedules
 from moesim.workload.mesh import Mesh
 from moesim.workload.model import Model, Moe
 from moesim.workload.precision import recipes
-from moesim.workload.recompute import parse
+from moesim.workload.recompute import whole_layers
 from moesim.workload.sharding import SHARDINGS
 from moesim.workload.strategy import COUNTS, Strategy
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A strategy beside the problem it is meant for; ``rates`` are the kinds of GEMM that the GPU runs."""
+    """A strategy beside the problem it is meant for.
+
+    ``rates`` are the kinds of GEMM that the GPU runs, ``nvlink_domain`` GPUs that share an NVLink switch.
+    """
 
     strategy: Strategy
     model: Model
@@ -33,6 +39,7 @@ class Candidate:
     sequence_length: int
     global_batch: int
     rates: frozenset[str] = frozenset({"bf16", "fp16"})
+    nvlink_domain: Numeric = 8.0
 
     @cached_property
     def mesh(self) -> Mesh:
@@ -44,6 +51,12 @@ class Candidate:
     def num_micro_batches(self) -> Numeric:
         """Micro-batches of a pipeline in one step; fractional where the batch does not divide. [-]"""
         return self.global_batch / (self.mesh.dp * self.strategy.micro_batch)
+
+    @property
+    def schedule(self) -> Schedule | None:
+        """The pipeline schedule; None where there is none of that name."""
+        name = self.strategy.schedule
+        return find_schedule(name) if name in schedules or name.endswith(FILE_SUFFIX) else None
 
     @property
     def moe(self) -> Moe | None:
@@ -66,8 +79,9 @@ class Candidate:
             "num_micro_batches": _whole(self.num_micro_batches),
             "dp": _whole(self.mesh.dp),
             "edp": _whole(self.mesh.edp),
-            "recompute_full": any(parse(name)[0] == "full" for name in recompute),
+            "recompute_full": whole_layers(recompute),
             "recompute_moe": "moe" in recompute,
+            "schedule_file": self.strategy.schedule.endswith(FILE_SUFFIX),
         }
 
 
@@ -110,7 +124,8 @@ def _whole(value: Numeric) -> Numeric:
     return int(value) if np.ndim(value) == 0 and value == int(value) else value
 
 
-def _n(value: Numeric) -> str:
+def shown(value: Numeric) -> str:
+    """A number as messages say it."""
     return f"{float(value):g}"
 
 
@@ -130,15 +145,15 @@ RULES = (
         "pipeline-ranks",
         ("pp",),
         lambda c: _divides(c.num_gpus, c.strategy.pp),
-        lambda c: f"pp = {_n(c.strategy.pp)} does not divide {c.num_gpus} GPUs",
+        lambda c: f"pp = {shown(c.strategy.pp)} does not divide {c.num_gpus} GPUs",
     ),
     Rule(
         "ranks",
         ("tp", "cp", "pp"),
         lambda c: _divides(c.num_gpus, _attention_ranks(c)),
         lambda c: (
-            f"tp*cp*pp = {_n(_attention_ranks(c))} does not divide {c.num_gpus} GPUs: a stage has "
-            f"{_n(c.num_gpus / c.strategy.pp)} ranks for tp*cp = {_n(c.strategy.tp * c.strategy.cp)}"
+            f"tp*cp*pp = {shown(_attention_ranks(c))} does not divide {c.num_gpus} GPUs: a stage has "
+            f"{shown(c.num_gpus / c.strategy.pp)} ranks for tp*cp = {shown(c.strategy.tp * c.strategy.cp)}"
         ),
         needs=("pipeline-ranks",),
     ),
@@ -147,8 +162,8 @@ RULES = (
         ("ep", "etp", "pp"),
         lambda c: _divides(c.num_gpus, _expert_ranks(c)),
         lambda c: (
-            f"etp*ep*pp = {_n(_expert_ranks(c))} does not divide {c.num_gpus} GPUs: a stage has "
-            f"{_n(c.num_gpus / c.strategy.pp)} ranks for ep*etp = {_n(c.strategy.ep * c.strategy.etp)}"
+            f"etp*ep*pp = {shown(_expert_ranks(c))} does not divide {c.num_gpus} GPUs: a stage has "
+            f"{shown(c.num_gpus / c.strategy.pp)} ranks for ep*etp = {shown(c.strategy.ep * c.strategy.etp)}"
         ),
         needs=("pipeline-ranks",),
     ),
@@ -157,9 +172,9 @@ RULES = (
         ("ep",),
         lambda c: _divides(c.moe.num_experts, c.strategy.ep) if c.moe else np.equal(c.strategy.ep, 1),
         lambda c: (
-            f"ep = {_n(c.strategy.ep)} does not divide {c.moe.num_experts} experts"
+            f"ep = {shown(c.strategy.ep)} does not divide {c.moe.num_experts} experts"
             if c.moe
-            else f"ep = {_n(c.strategy.ep)} in a model without experts"
+            else f"ep = {shown(c.strategy.ep)} in a model without experts"
         ),
     ),
     Rule(
@@ -167,32 +182,34 @@ RULES = (
         ("etp",),
         lambda c: _divides(c.moe.ffn_size, c.strategy.etp) if c.moe else np.equal(c.strategy.etp, 1),
         lambda c: (
-            f"etp = {_n(c.strategy.etp)} does not divide the expert width {c.moe.ffn_size}"
+            f"etp = {shown(c.strategy.etp)} does not divide the expert width {c.moe.ffn_size}"
             if c.moe
-            else f"etp = {_n(c.strategy.etp)} in a model without experts"
+            else f"etp = {shown(c.strategy.etp)} in a model without experts"
         ),
     ),
     Rule(
         "heads",
         ("tp",),
         lambda c: _divides(c.model.layers[-1].attention.num_heads, c.strategy.tp),
-        lambda c: f"tp = {_n(c.strategy.tp)} does not divide {c.model.layers[-1].attention.num_heads} attention heads",
+        lambda c: (
+            f"tp = {shown(c.strategy.tp)} does not divide {c.model.layers[-1].attention.num_heads} attention heads"
+        ),
     ),
     Rule(
         "sequence",
         ("tp", "cp"),
         lambda c: _divides(c.sequence_length, c.strategy.tp * c.strategy.cp),
-        lambda c: f"tp*cp = {_n(c.strategy.tp * c.strategy.cp)} does not divide sequences of {c.sequence_length}",
+        lambda c: f"tp*cp = {shown(c.strategy.tp * c.strategy.cp)} does not divide sequences of {c.sequence_length}",
     ),
     Rule(
         "batch",
         ("micro_batch", "global_batch"),
         lambda c: _divides(c.global_batch, c.mesh.dp * c.strategy.micro_batch),
         lambda c: (
-            f"a global batch of {c.global_batch} does not divide by dp*micro_batch = {_n(c.mesh.dp)}*"
-            f"{_n(c.strategy.micro_batch)}"
+            f"a global batch of {c.global_batch} does not divide by dp*micro_batch = {shown(c.mesh.dp)}*"
+            f"{shown(c.strategy.micro_batch)}"
         ),
-        lambda c: f"global_batch a multiple of {_n(c.mesh.dp * c.strategy.micro_batch)}",
+        lambda c: f"global_batch a multiple of {shown(c.mesh.dp * c.strategy.micro_batch)}",
         needs=("pipeline-ranks", "ranks"),
     ),
     Rule(
@@ -200,7 +217,7 @@ RULES = (
         ("micro_batch",),
         lambda c: np.less_equal(c.num_micro_batches * c.strategy.pp * c.strategy.vpp, MOST_TASKS),
         lambda c: (
-            f"{_n(c.num_micro_batches)} micro-batches on {_n(c.strategy.pp * c.strategy.vpp)} stages are more than "
+            f"{shown(c.num_micro_batches)} micro-batches on {shown(c.strategy.pp * c.strategy.vpp)} stages are more than "
             f"{MOST_TASKS:,} tasks to draw"
         ),
         lambda c: "a larger micro_batch, or a smaller global_batch",
@@ -214,7 +231,7 @@ RULES = (
             _divides(c.model.layers[-1].attention.num_heads, c.strategy.tp * c.strategy.cp),
         ),
         lambda c: (
-            f"ulysses exchanges heads: tp*cp = {_n(c.strategy.tp * c.strategy.cp)} does not divide "
+            f"ulysses exchanges heads: tp*cp = {shown(c.strategy.tp * c.strategy.cp)} does not divide "
             f"{c.model.layers[-1].attention.num_heads} attention heads"
         ),
     ),
@@ -223,7 +240,7 @@ RULES = (
         ("sequence_parallel",),
         lambda c: np.logical_or(c.strategy.sequence_parallel or c.moe is None, np.equal(c.strategy.tp, 1)),
         lambda c: (
-            f"tp = {_n(c.strategy.tp)} without sequence parallelism routes every token {_n(c.strategy.tp)} times in "
+            f"tp = {shown(c.strategy.tp)} without sequence parallelism routes every token {shown(c.strategy.tp)} times in "
             "an MoE model"
         ),
         lambda c: "sequence_parallel: true",
@@ -255,14 +272,14 @@ RULES = (
         "capacity-factor",
         ("capacity_factor",),
         lambda c: c.strategy.capacity_factor is None or c.strategy.capacity_factor > 0,
-        lambda c: f"capacity_factor = {_n(c.strategy.capacity_factor or 0)} leaves the experts no rows",
+        lambda c: f"capacity_factor = {shown(c.strategy.capacity_factor or 0)} leaves the experts no rows",
         lambda c: "capacity_factor: more than 0",
     ),
     Rule(
         "imbalance",
         ("rank_imbalance",),
         lambda c: np.greater_equal(c.strategy.rank_imbalance, 1.0),
-        lambda c: f"rank_imbalance = {_n(c.strategy.rank_imbalance)}: the hottest rank over the mean is at least 1",
+        lambda c: f"rank_imbalance = {shown(c.strategy.rank_imbalance)}: the hottest rank over the mean is at least 1",
         lambda c: "rank_imbalance: 1.0 or more",
     ),
     Rule(
@@ -289,19 +306,77 @@ RULES = (
     Rule(
         "overlap-ep-recompute",
         ("recompute",),
-        lambda c: not (c.strategy.overlap_ep and {"full", "moe"} & {parse(name)[0] for name in c.strategy.recompute}),
+        lambda c: (
+            not c.strategy.overlap_ep or not (whole_layers(c.strategy.recompute) or "moe" in c.strategy.recompute)
+        ),
         lambda c: (
             "overlap_ep interleaves forward and backward layer by layer; recomputing a whole layer or its experts "
             "inside it is not modelled"
         ),
-        lambda c: "recompute without full and moe, or overlap_ep: false",
+        lambda c: "recompute without whole layers and moe, or overlap_ep: false",
+    ),
+    Rule(
+        "overlap-ep-pairs",
+        ("overlap_ep", "schedule"),
+        lambda c: not c.strategy.overlap_ep or c.schedule is None or c.schedule.pairs,
+        lambda c: (
+            f"schedule {c.strategy.schedule} has no pairs of a forward and a backward that overlap_ep could merge"
+        ),
+        lambda c: "overlap_ep: false, or a schedule with pairs",
+    ),
+    Rule(
+        "copies-of-parameters",
+        ("dp_sharding", "schedule"),
+        lambda c: (
+            c.schedule is None or c.schedule.pipelines == 1 or not SHARDINGS[c.strategy.dp_sharding].per_micro_batch
+        ),
+        lambda c: (
+            f"schedule {c.strategy.schedule} keeps two copies of the parameters; summing their gradients after every "
+            f"micro-batch (dp_sharding {c.strategy.dp_sharding}) is not modelled"
+        ),
+        lambda c: "dp_sharding: ddp or zero1",
+    ),
+    Rule(
+        "cuda-graph-alone",
+        ("cuda_graph",),
+        lambda c: "+" not in c.strategy.cuda_graph or not {"none", "full"} & set(c.strategy.cuda_graph.split("+")),
+        lambda c: f"cuda_graph {c.strategy.cuda_graph}: 'none' and 'full' stand alone",
+        lambda c: "cuda_graph: none, full, or parts of a layer joined by +",
+    ),
+    Rule(
+        "cuda-graph-scopes",
+        ("cuda_graph",),
+        lambda c: (
+            not (
+                ({"moe", "moe-router"} & set(c.strategy.cuda_graph.split("+")) and c.moe is None)
+                or ("mlp" in c.strategy.cuda_graph.split("+") and all(layer.moe for layer in c.model.layers))
+            )
+        ),
+        lambda c: f"cuda_graph {c.strategy.cuda_graph} names a part that no layer of {c.model.name} has",
+        lambda c: "cuda_graph with parts of its layers: attn, " + ("moe-router, moe" if c.moe else "mlp"),
+    ),
+    Rule(
+        "cuda-graph-syncs",
+        ("cuda_graph", "transport"),
+        lambda c: (
+            c.moe is None
+            or not {"moe", "full"} & set(c.strategy.cuda_graph.split("+"))
+            or c.strategy.transport not in transports
+            or transports.get(c.strategy.transport).host_syncs == 0
+            or c.strategy.sync_free
+        ),
+        lambda c: f"a CUDA graph cannot hold the host's wait for row counts that transport {c.strategy.transport} has",
+        lambda c: (
+            "cuda_graph without moe and full, or transport in "
+            + ", ".join(entry.name for entry in transports.entries() if entry.item.host_syncs == 0)
+        ),
     ),
     Rule(
         "recompute-full-alone",
         ("recompute",),
-        lambda c: len(c.strategy.recompute) < 2 or "full" not in {parse(name)[0] for name in c.strategy.recompute},
-        lambda c: f"recompute 'full' already repeats the rest of {', '.join(c.strategy.recompute)}",
-        lambda c: "full alone, or modules without full",
+        lambda c: len(c.strategy.recompute) < 2 or not whole_layers(c.strategy.recompute),
+        lambda c: f"recompute of whole layers already repeats the rest of {', '.join(c.strategy.recompute)}",
+        lambda c: "full alone or sqrt alone, or modules without them",
     ),
     Rule(
         "param-gather-unsharded",

@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -71,6 +72,7 @@ ANSWER_KEYS = [
     "evidence",
     "assumed",
     "layout",
+    "routing",
     "measured",
     "strategy",
 ]
@@ -100,6 +102,12 @@ def small_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def small(small_file: Path) -> Problem:
     return moesim.load(small_file)
+
+
+@pytest.fixture(scope="session")
+def free(small: Problem) -> Problem:
+    """The small problem with a framework that has every method: what moesim itself refuses stays refused."""
+    return replace(small, software=small.software.model_copy(update={"rules": ()}))
 
 
 @pytest.fixture(scope="session")

@@ -5,12 +5,11 @@ import random
 import numpy as np
 import pytest
 
-from moesim.constraints import CHOICES, legal_mask
+from moesim.constraints import ALL_RULES, CHOICES, legal_mask
 from moesim.problem import Problem
-from moesim.rules import RULES
 from moesim.workload.strategy import DEGREES, FIELDS, Strategy
 
-LEGAL_OF = {rule.name: rule for rule in RULES}
+LEGAL_OF = {rule.name: rule for rule in ALL_RULES}
 PLAIN = {"pp": 1, "vpp": 1, "schedule": "none", "overlap_p2p": False, "layout": "even", "ep": 1}
 
 
@@ -113,7 +112,30 @@ def broken(problem: Problem, **changes) -> dict[str, tuple[str, str]]:
         ({"transport": "depep"}, "known-transport", "no transport 'depep'", "did you mean 'deepep'?"),
         ({"recompute": ("layernrm",)}, "known-recompute", "'layernrm'", "did you mean 'layernorm'?"),
         ({"precision": "fp8"}, "known-precision", "no precision 'fp8'", "known: bf16, fp16, fp8-blockwise, "),
-        ({"cuda_graph": "full"}, "known-cuda_graph", "no cuda_graph 'full'", "known: none"),
+        (
+            {"cuda_graph": "everything"},
+            "known-cuda_graph",
+            "no cuda_graph 'everything'",
+            "known: attn, full, mlp, moe, moe-router, none",
+        ),
+        (
+            {"cuda_graph": "attn+full"},
+            "cuda-graph-alone",
+            "attn+full: 'none' and 'full' stand alone",
+            "cuda_graph: none",
+        ),
+        (
+            {"cuda_graph": "mlp"},
+            "cuda-graph-scopes",
+            "cuda_graph mlp names a part that no layer",
+            "attn, moe-router, moe",
+        ),
+        (
+            {"cuda_graph": "full"},
+            "cuda-graph-syncs",
+            "row counts that transport deepep has",
+            "hybridep, nvshmem-rowwise",
+        ),
         ({"routing": "naturl"}, "known-routing", "no routing 'naturl'", "did you mean 'natural'?"),
         ({"dp_sharding": "zero3"}, "known-dp_sharding", "'zero3'", "did you mean 'zero2'?"),
         (
@@ -195,16 +217,16 @@ def test_the_mask_of_a_batch_agrees_with_the_messages(small):
 
 
 def test_a_rule_speaks_of_fields_that_exist():
-    for rule in RULES:
+    for rule in ALL_RULES:
         assert set(rule.fields) <= {*FIELDS, "global_batch"}
-        assert set(rule.needs) <= {other.name for other in RULES}
-    assert len({rule.name for rule in RULES}) == len(RULES)
+        assert set(rule.needs) <= {other.name for other in ALL_RULES}
+    assert len({rule.name for rule in ALL_RULES}) == len(ALL_RULES)
     assert set(CHOICES) <= set(FIELDS)
 
 
 def test_the_rules_that_a_rule_needs_come_before_it():
-    names = [rule.name for rule in RULES]
-    assert all(names.index(need) < names.index(rule.name) for rule in RULES for need in rule.needs)
+    names = [rule.name for rule in ALL_RULES]
+    assert all(names.index(need) < names.index(rule.name) for rule in ALL_RULES for need in rule.needs)
 
 
 def test_the_shape_of_a_strategy_is_that_of_its_degrees():

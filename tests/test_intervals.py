@@ -8,13 +8,14 @@ import pytest
 
 import moesim.intervals as intervals
 from moesim.cost.blocks import price_blocks
+from moesim.cost.certainty import GRADES
 from moesim.cost.machine import Residuals
 from moesim.cost.pipeline import step_times
 from moesim.cost.regimes import KERNELS
 from moesim.cost.uncertainty import PriceErrors, families
 from moesim.estimator import estimate
 from moesim.intervals import NORMAL_95, SPREADS, covered_by, evidence_grade, interval, listed
-from moesim.result import GRADES, Constant, Contribution
+from moesim.result import Constant, Contribution
 from moesim.spec.provenance import KINDS
 from moesim.timeline.run import run
 
@@ -137,7 +138,7 @@ def test_outside_of_what_was_measured_the_spread_grows_and_the_grade_drops(small
     assert all((one.low, one.high) == (1.0, 2.0) and float(one.value) > 2 for one in far.interval.outside)
     grades = {name: _evidence(answer, "gemm") for name, answer in (("in", inside), ("far", far), ("like", derived))}
     assert grades == {"in": "calibrated", "far": "datasheet", "like": "datasheet"}
-    assert error_of(far, "gemm") == pytest.approx(error_of(derived, "gemm"))
+    assert error_of(far, "gemm") > error_of(derived, "gemm")  # several powers of ten away
     assert error_of(far, "gemm") > error_of(inside, "gemm")
 
 

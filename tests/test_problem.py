@@ -60,7 +60,7 @@ def test_a_default_sees_the_defaults_before_it(small: Problem):
         ({"pp": 1}, "none", False, False),
         ({"pp": 4}, "1f1b", False, True),
         ({"pp": 4, "vpp": 2}, "interleaved-1f1b", True, True),
-        ({"pp": 4, "schedule": "gpipe"}, "gpipe", False, False),
+        ({"pp": 4, "vpp": 2, "schedule": "zb-v"}, "zb-v", True, False),
     ],
 )
 def test_the_schedule_follows_from_the_degrees(small: Problem, changes, schedule, overlap_p2p, noted):

@@ -11,13 +11,15 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from moesim.base.errors import SpecError
+from moesim.calibrate.dense import times
 from moesim.calibrate.family import Family, Floats, Stage, csv_or_package
 from moesim.calibrate.fit import Parameter
-from moesim.calibrate.measurements import Rows, gpu_names, numbers, read_csv
+from moesim.calibrate.measurements import Rows, gpu_names, numbers, read_csv, started, with_times
 from moesim.calibrate.tables import package_table, source_key
 from moesim.cost.attention import attention_time
 from moesim.cost.machine import Gpu
 from moesim.cost.regimes import attention_regime
+from moesim.spec.hardware import GpuSpec
 from moesim.workload.ops import AttentionCore
 
 SHORTEST = 256
@@ -55,35 +57,43 @@ def _from_package(gpu: str, framework: str) -> Rows:
 
 
 def from_csv(path: Path, gpu: str | None) -> Rows:
-    """Rows of a CSV with columns as in attention.csv."""
-    needed = ("batch", "seq_q", "heads_q", "heads_kv", "head_dim_qk", "time_us")
-    columns = (*needed, "seq_kv", "head_dim_v", "tflops")
-    frame = numbers(read_csv(path, needed), columns)
+    """Rows of a CSV with columns as in docs/kernel_tables.md."""
+    needed = ("batch", "seq_q", "heads_q", "heads_kv", "head_dim_qk")
+    frame = numbers(read_csv(path, needed), (*needed, "time_us", "seq_kv", "head_dim_v", "tflops"))
+    tells_time = bool({"time_us", "tflops"} & set(frame))
     frame = frame.rename(
         columns={"seq_q": "length", "heads_q": "heads", "heads_kv": "kv_heads", "head_dim_qk": "query_dim"}
     )
     frame["value_dim"] = frame["head_dim_v"].fillna(frame["query_dim"]) if "head_dim_v" in frame else frame["query_dim"]
-    frame["time_s"] = frame["time_us"] * 1e-6
-    passes = frame["pass"].fillna("fwd") if "pass" in frame else pd.Series("fwd", frame.index)
-    causal = frame["causal"].fillna("True") if "causal" in frame else pd.Series("True", frame.index)
-    rows = Rows(frame.assign(cached=False, backward=passes == "bwd"), path.name, "", len(frame))
+    passes = frame["pass"].fillna("") if "pass" in frame else pd.Series("fwd", frame.index)
+    causal = frame["causal"].fillna("") if "causal" in frame else pd.Series("True", frame.index)
+    pairs = frame["batch"] * frame["heads"] * frame["length"] ** 2 / 2 * (frame["query_dim"] + frame["value_dim"])
+    flop = 2 * pairs * np.where(passes == "bwd", 2.5, 1.0)
+    rows = started(frame.assign(time_s=times(frame, flop), cached=False, backward=passes == "bwd"), path)
     good = passes.isin(["fwd", "bwd"]).to_numpy() & (causal.astype(str).str.lower() == "true").to_numpy()
-    rows.keep(good, "not a causal forward or backward pass")
+    rows.keep(good, "not a causal forward or backward pass, or it does not say")
     if "seq_kv" in rows.frame:
         rows.keep(rows.frame["seq_kv"].fillna(rows.frame["length"]) == rows.frame["length"], "keys without queries")
     if "dtype" in rows.frame:
-        rows.keep(rows.frame["dtype"].fillna("bf16").str.contains("16"), "not computed in bf16")
+        rows.keep(rows.frame["dtype"].fillna("").str.contains("16"), "not computed in bf16, or it does not say")
     if "gpu" in rows.frame and gpu is not None:
         rows.keep(gpu_names(rows.frame["gpu"]) == gpu, f"not measured on {gpu}")
-    return _checked(rows)
+    return _checked(rows, tells_time)
 
 
-def _checked(rows: Rows) -> Rows:
+def _checked(rows: Rows, tells_time: bool = True) -> Rows:
     sizes = ["batch", "length", "heads", "kv_heads", "query_dim", "value_dim"]
     rows.frame = rows.frame.assign(**{name: rows.frame[name].astype(float) for name in sizes})
-    rows.keep(rows.frame[[*sizes, "time_s"]].notna().all(axis=1), "no size or no time")
-    rows.keep((rows.frame[[*sizes, "time_s"]] > 0).all(axis=1), "size or time is not positive")
+    with_times(rows, sizes, tells_time)
+    rows.keep(rows.frame["heads"] % rows.frame["kv_heads"] == 0, "heads do not share those of keys and values evenly")
     return rows.keep(rows.frame["length"] >= SHORTEST, f"shorter than {SHORTEST} tokens")
+
+
+def least_times(frame: pd.DataFrame, spec: GpuSpec) -> Floats:
+    """Times of the products at the dense rate of the datasheet: nothing is faster. [s]"""
+    pairs = frame["batch"] * frame["heads"] * frame["length"] ** 2 / 2
+    flop = 2 * pairs * (frame["query_dim"] + frame["value_dim"]) * np.where(frame["backward"], 2.0, 1.0)
+    return np.asarray(flop.to_numpy(dtype=float) / spec.peak_flop_rate["bf16"].value)
 
 
 def works(part: pd.DataFrame) -> AttentionCore:
@@ -148,4 +158,5 @@ ATTENTION = Family(
     keys=("batch", "length", "heads", "kv_heads", "query_dim", "value_dim"),
     covered=("batch", "length", "heads", "query_dim"),
     scored=lambda frame: frame["length"] >= SCORED_FROM,
+    least=least_times,
 )

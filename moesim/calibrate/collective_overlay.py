@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from moesim.base.errors import SpecError
-from moesim.calibrate.collectives import ACROSS, NODE_TERMS, fit_collectives, predicted, rows_of, scope_of
+from moesim.calibrate.collectives import ACROSS, FEWEST, NODE_TERMS, fit_collectives, predicted, rows_of, scope_of
 from moesim.calibrate.overlay import Overlay
 from moesim.calibrate.score import interval, score, spreads
 from moesim.cost.machine import Links
@@ -53,6 +53,8 @@ def chosen_rows(table: MeasuredTable, gpu: str, scopes: Sequence[str], match: st
             refused["no time"] += 1
         elif row.wrong:
             refused["data came out wrong"] += 1
+        elif row.flagged:
+            refused["flagged as an anomaly"] += 1
         else:
             rows.append(row)
     return MeasuredTable(tuple(rows), refused)
@@ -61,21 +63,34 @@ def chosen_rows(table: MeasuredTable, gpu: str, scopes: Sequence[str], match: st
 def folds(rows: Sequence[Measured], scopes: Sequence[str]) -> tuple[str, list[Callable[[Measured], bool]]]:
     """How rows are held out: by GPUs a node or by nodes where there are three kinds of them, else every fifth size."""
     if scopes[0] in ACROSS:
-        for name in ("per_node", "nodes"):
-            kinds = sorted({getattr(row, name) for row in rows})
-            if len(kinds) > 2:
-                return name, [partial(_is, name, kind) for kind in kinds]
+        many = [row for row in rows if row.nodes > 2]
+        shares = sorted({row.per_node for row in many})
+        if (
+            len(shares) > 2
+        ):  # pairs of nodes have corrections of their own; without one they would be judged by another's
+            pairs = [row for row in rows if row.nodes == 2]
+            fewest = min(Counter(row.collective for row in pairs).values(), default=0)
+            pairs_held = _size_folds(pairs, 2.0) if fewest >= 2 * FEWEST else []
+            return "per_node", [partial(_is, "per_node", share) for share in shares] + pairs_held
+        kinds = sorted({row.nodes for row in rows})
+        if len(kinds) > 2:
+            return "nodes", [partial(_is, "nodes", kind) for kind in kinds]
+    return "size", _size_folds(rows)
+
+
+def _size_folds(rows: Sequence[Measured], nodes: float | None = None) -> list[Callable[[Measured], bool]]:
+    """Every fifth size, of rows on so many nodes where that is told."""
     sizes = sorted({round(np.log2(row.size)) for row in rows})
     places = {size: index % FOLDS for index, size in enumerate(sizes)}
-    return "size", [partial(_in_fold, places, fold) for fold in range(min(FOLDS, len(sizes)))]
+    return [partial(_in_fold, places, fold, nodes) for fold in range(min(FOLDS, len(sizes)))]
 
 
 def _is(name: str, kind: float, row: Measured) -> bool:
-    return bool(getattr(row, name) == kind)
+    return bool(getattr(row, name) == kind and (name == "nodes" or row.nodes > 2))
 
 
-def _in_fold(places: Mapping[int, int], fold: int, row: Measured) -> bool:
-    return places[round(np.log2(row.size))] == fold
+def _in_fold(places: Mapping[int, int], fold: int, nodes: float | None, row: Measured) -> bool:
+    return nodes in (None, row.nodes) and places[round(np.log2(row.size))] == fold
 
 
 def held_out_predictions(
@@ -114,17 +129,55 @@ def plausible(rows: Sequence[Measured], links: Links, source: str) -> str:
     return ""
 
 
+def bare(links: Links) -> Links:
+    """Links without corrections, as a fit from nothing sees them."""
+    return replace(links, fits={name: value for name, value in links.fits.items() if name.startswith("net-eager")})
+
+
+def checked(overlay: Overlay, rows: Sequence[Measured], links: Links, what: str) -> Overlay:
+    """Return an overlay with its errors on rows that it did not see.
+
+    Where their times lie in the 90 % intervals as often as they should, the sizes of these rows are covered too.
+    """
+    fits = {name: value for name, (value, _) in overlay.constants.items()}
+    left: list[Measured] = []
+    found: list[np.ndarray] = []
+    for collective in NODE_TERMS:
+        part = [row for row in rows if row.collective == collective and regime(row) in overlay.residuals]
+        if part:
+            left, found = [*left, *part], [*found, predicted(rows_of(part, collective), links, fits)]
+    if not left:
+        raise SpecError.single("--check", "", f"no row of {what} is like those that were fitted")
+    predictions, measured = np.concatenate(found), np.array([row.time for row in left], dtype=float)
+    low, high = interval(predictions, np.array([regime(row) for row in left]), overlay.residuals)
+    told = score(predictions, measured, low, high)
+    covered = dict(overlay.covered)
+    if told.coverage is not None and told.coverage >= HELD:
+        least, most = covered["size_bytes"]
+        sizes = [row.size for row in left]
+        covered["size_bytes"] = (min(least, *sizes), max(most, *sizes))
+    return replace(overlay, covered=covered, scores={**overlay.scores, f"not fitted: {what}": told})
+
+
+HELD = 0.85
+"""Share of rows inside their 90 % intervals that says the intervals hold there. [-]"""
+
+
 def collective_overlay(
     target: str, gpu: str, links: Links, table: MeasuredTable, scopes: Sequence[str], command: str, source: str
 ) -> Overlay:
-    """Corrections of a node or a fabric, with the errors on rows that no fit saw."""
+    """Corrections of a node or a fabric, with the errors on rows that no fit saw.
+
+    The corrections that the links have are where the fit starts from; it holds those only that the rows change.
+    """
     rows = table.rows
     note = plausible(rows, links, command)
-    links = replace(links, fits={name: value for name, value in links.fits.items() if name.startswith("net-eager")})
     fits = fit_collectives(rows, links, scopes)
-    if not fits:
+    if max(Counter((row.collective, scope_of(row)) for row in rows).values()) < FEWEST:
         told = f"{len(rows)} usable rows of {gpu} hold no correction of {target}"
-        raise SpecError.single(command, "", told, "give at least 6 rows of one collective")
+        raise SpecError.single(command, "", told, f"give at least {FEWEST} rows of one collective")
+    if not fits:
+        note = note or "the rows agree with the corrections so far: none is changed"
     left: list[Measured] = []
     found: list[np.ndarray] = []
     for part, times in held_out_predictions(rows, links, scopes):
@@ -149,7 +202,7 @@ def collective_overlay(
         covered={
             "size_bytes": (min(sizes), max(sizes)),
             "ranks": (min(row.ranks for row in rows), max(row.ranks for row in rows)),
-            "nodes": (min(row.nodes for row in rows), max(row.nodes for row in rows)),
+            "nodes": measured_nodes(rows),
         },
         residuals=known,
         scores={
@@ -163,12 +216,22 @@ def collective_overlay(
     )
 
 
+def measured_nodes(rows: Sequence[Measured]) -> tuple[float, float]:
+    """Range of nodes that every collective was measured on; the widest of one collective where they have none in common."""
+    ranges = []
+    for collective in sorted({row.collective for row in rows}):
+        nodes = [row.nodes for row in rows if row.collective == collective]
+        ranges.append((min(nodes), max(nodes)))
+    low, high = max(one for one, _ in ranges), min(one for _, one in ranges)
+    return (low, high) if low <= high else max(ranges, key=lambda one: one[1] - one[0])
+
+
 PACKAGE_KEY = "aiconfigurator-tables"
 
 
 def dimension(name: str) -> str:
     """Dimension of a correction; most are ratios."""
-    return "bytes" if name.endswith("-most") else "bandwidth" if name.endswith("channel-bandwidth") else ""
+    return "bytes" if name.endswith("-most") else ""
 
 
 def regime(row: Measured) -> str:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,6 @@ from numpy.typing import NDArray
 from moesim.calibrate.fit import Parameter, fitted
 from moesim.cost.collectives import collective_time
 from moesim.cost.collectives.nccl import EAGER
-from moesim.cost.collectives.pairwise import CHANNEL_BANDWIDTH
 from moesim.cost.machine import Group, Links
 from moesim.traces.collective_table import Measured
 
@@ -132,8 +130,8 @@ def fit_scope(rows: Rows, scope: str, links: Links, *, starts: int = 3, seed: in
 
     Where NCCL leaves LL128 before Simple is faster, the size at which it does is tried among the measured sizes.
     """
-    if rows.collective == "send-recv" and scope in ACROSS:
-        return fit_messages(rows, links) if scope == "net" else {}
+    if rows.collective == "all-to-all" and scope == "two":  # priced as among more nodes
+        return {}
     parameters = parameters_of(rows.collective, scope, links)
 
     early = {f"{rows.collective}-ring-simple-{scope}-latency": 5.0, f"{rows.collective}-ring-simple-{scope}-norm": 2.0}
@@ -163,7 +161,27 @@ def fit_scope(rows: Rows, scope: str, links: Links, *, starts: int = 3, seed: in
             cost, tried = solve({name: size}, 1)
             if cost < SWITCH * best:
                 best, values = cost, tried
-    return {name: value for name, value in values.items() if abs(value / default(name) - 1) > UNMOVED}
+    values = told_by_rows(rows, links, values, {one.name: one.prior for one in parameters})
+    return {name: value for name, value in values.items() if abs(value / before(name, links) - 1) > UNMOVED}
+
+
+def told_by_rows(
+    rows: Rows, links: Links, values: Mapping[str, float], priors: Mapping[str, float]
+) -> dict[str, float]:
+    """Corrections without those that no row tells: they go back to their prior where no prediction changes by that."""
+    kept = dict(values)
+    times = predicted(rows, links, kept)
+    for name, prior in priors.items():
+        tried = predicted(rows, links, {**kept, name: prior})
+        if np.abs(np.log(tried / times)).max() < UNSEEN:
+            kept[name] = prior
+    return kept
+
+
+def before(name: str, links: Links) -> float:
+    """Value that prices take for a correction so far: a scope without one takes that of a larger one."""
+    names = (name, name.replace("-two-", "-net-"), name.replace("-pair-", "-node-").replace("-quad-", "-node-"))
+    return next((float(links.fits[one]) for one in names if one in links.fits), default(name))
 
 
 def default(name: str) -> float:
@@ -171,32 +189,12 @@ def default(name: str) -> float:
     return 1e-9 if name.endswith("-most") else 1.0
 
 
-def fit_messages(rows: Rows, links: Links) -> dict[str, float]:
-    """Channels of a message across nodes, which are whole, and what one of them carries."""
-    found: list[tuple[float, dict[str, float]]] = []
-    for channels in (4.0, 2.0, 8.0, 1.0):  # of equals the first, which NCCL takes on 400 Gb/s
-        fixed = {"send-recv-net-channels": channels}
-        fit = fitted(
-            partial(_with_fixed, rows, links, fixed),
-            rows.time,
-            [
-                Parameter("send-recv-net-channel-bandwidth", CHANNEL_BANDWIDTH, 2e9, 100e9, 0.3, "bandwidth"),
-                Parameter("send-recv-pairwise-simple-net-latency", 1.0, LOW, HIGH, 0.8),
-            ],
-            what="send-recv (net)",
-            starts=1,
-            noise=NOISE,
-        )
-        found.append((fit.costs[0], {**fit.values, **fixed}))
-    return min(found, key=lambda one: one[0])[1]
-
-
-def _with_fixed(rows: Rows, links: Links, fixed: Mapping[str, float], values: Mapping[str, float]) -> Floats:
-    return predicted(rows, links, {**values, **fixed})
-
-
 UNMOVED = 0.0015
 """Corrections that stay that close to 1 are not kept. [-]"""
+UNSEEN = 0.002
+"""Change of a prediction that no row tells from noise. [-]"""
+FEWEST = 6
+"""Rows of one collective in one scope that a fit needs."""
 NOISE = 0.03
 """Spread of a good row. [-]"""
 SWITCH = 0.9
@@ -204,7 +202,7 @@ SWITCH = 0.9
 
 
 def fit_collectives(
-    measured: Sequence[Measured], links: Links, scopes: Sequence[str], *, fewest: int = 6, seed: int = 0
+    measured: Sequence[Measured], links: Links, scopes: Sequence[str], *, fewest: int = FEWEST, seed: int = 0
 ) -> dict[str, float]:
     """Corrections of all collectives with enough rows, in the scopes asked for."""
     found: dict[str, float] = {}

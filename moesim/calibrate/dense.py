@@ -12,11 +12,13 @@ from numpy.typing import NDArray
 
 from moesim.calibrate.family import Family, Floats, Stage, csv_or_package
 from moesim.calibrate.fit import Parameter
-from moesim.calibrate.measurements import Rows, gpu_names, numbers, read_csv
+from moesim.calibrate.measurements import Rows, gpu_names, numbers, read_csv, started, with_times
 from moesim.calibrate.tables import package_table, source_key
+from moesim.cost.from_spec import EFFICIENCIES
 from moesim.cost.gemm import gemm_time
 from moesim.cost.machine import Gpu
 from moesim.cost.regimes import gemm_regime
+from moesim.spec.hardware import GpuSpec
 from moesim.workload.ops import Gemm
 
 OPERAND_BYTES = {
@@ -32,6 +34,8 @@ OPERAND_BYTES = {
 PACKAGE_RATES = {"bfloat16": "bf16", "fp8": "fp8", "fp8_block": "fp8-blockwise"}
 LEAST = 64
 """Rows, columns and depth below which a GEMM is a matrix-vector product, which this form does not fit."""
+WITH_CASTS = ("fp8", "fp8-blockwise")
+"""Formats whose published rows often hold the cast of the left operand."""
 MOSTLY_CAST = 0.3
 """Share of a row that the GEMM itself must be."""
 
@@ -76,25 +80,34 @@ def _without_casts(frame: pd.DataFrame, gpu: str, framework: str) -> pd.DataFram
 
 
 def from_csv(path: Path, gpu: str | None) -> Rows:
-    """Rows of a CSV with columns as in gemm.csv; those of other GPUs are dropped where `gpu` is given."""
-    frame = numbers(read_csv(path, ("m", "n", "k", "time_us")), ("m", "n", "k", "time_us", "tflops", "groups"))
-    rows = Rows(frame, path.name, "", len(frame))
-    frame["time_s"] = frame["time_us"] * 1e-6
-    if "tflops" in frame:  # a rate is a time
-        flop = 2 * frame["m"] * frame["n"] * frame["k"] * frame.get("groups", pd.Series(1.0, frame.index)).fillna(1.0)
-        frame["time_s"] = frame["time_s"].fillna(flop / frame["tflops"] / 1e12)
-    frame["cast_s"] = 0.0
-    frame["rate"] = rate_names(frame["dtype"]) if "dtype" in frame else "bf16"
-    rows.keep(frame["rate"] != "", "format is not modelled")
+    """Rows of a CSV with columns as in docs/kernel_tables.md; those of other GPUs are dropped where `gpu` is given."""
+    frame = numbers(read_csv(path, ("m", "n", "k")), ("m", "n", "k", "time_us", "tflops", "groups", "cast_us"))
+    tells_time = bool({"time_us", "tflops"} & set(frame))
+    groups = frame["groups"].fillna(1.0) if "groups" in frame else pd.Series(1.0, frame.index)
+    frame = frame.assign(time_s=times(frame, 2 * frame["m"] * frame["n"] * frame["k"] * groups), cast_s=0.0)
+    if "cast_us" in frame:
+        cast = frame["cast_us"].fillna(0.0) * 1e-6
+        frame = frame.assign(cast_s=cast, time_s=frame["time_s"] - cast)
+    frame = frame.assign(rate=rate_names(frame["dtype"]) if "dtype" in frame else "bf16", alone=groups == 1)
+    unsure = frame["rate"].isin(WITH_CASTS) & ("cast_us" not in frame)
+    rows = started(frame.assign(unlike=np.where(unsure, "the row may hold the cast of its left operand", "")), path)
+    rows.keep(rows.frame["rate"] != "", "format is not modelled")
     if "kind" in rows.frame:
         rows.keep(rows.frame["kind"].fillna("dense") == "dense", "not a dense GEMM")
+    rows.keep(rows.frame["alone"], "not a dense GEMM")
     if "gpu" in rows.frame and gpu is not None:
         rows.keep(gpu_names(rows.frame["gpu"]) == gpu, f"not measured on {gpu}")
-    return _checked(rows)
+    return with_times(rows, ("m", "n", "k"), tells_time)
+
+
+def times(frame: pd.DataFrame, flop: pd.Series[float]) -> pd.Series[float]:
+    """Times of rows [s]: as written, or by the rate that stands there instead; NaN where there is neither."""
+    found = frame["time_us"] * 1e-6 if "time_us" in frame else pd.Series(np.nan, frame.index)
+    return found.fillna(flop / frame["tflops"] / 1e12) if "tflops" in frame else found
 
 
 def rate_names(formats: pd.Series[str]) -> pd.Series[str]:
-    """Keys of the rates for the formats that tables write; empty where none fits."""
+    """Keys of the rates for the formats that tables write; empty where none fits, or where the field is."""
 
     def name(text: str) -> str:
         text = text.lower()
@@ -103,18 +116,30 @@ def rate_names(formats: pd.Series[str]) -> pd.Series[str]:
         if "nvfp4" in text:
             return "nvfp4"
         if "fp8" in text:
+            if "row" in text:
+                return "fp8-rowwise"
             return "fp8-blockwise" if "128" in text or "block" in text else "fp8"
         return next(
             (key for word, key in (("bf16", "bf16"), ("bfloat16", "bf16"), ("fp16", "fp16")) if word in text), ""
         )
 
-    return formats.fillna("bf16").map(name)
+    return formats.fillna("").map(name)
 
 
 def _checked(rows: Rows) -> Rows:
-    frame = rows.frame
-    rows.keep(frame[["m", "n", "k", "time_s"]].notna().all(axis=1), "no size or no time")
-    return rows.keep((rows.frame[["m", "n", "k", "time_s"]] > 0).all(axis=1), "size or time is not positive")
+    return with_times(rows, ("m", "n", "k"), True)
+
+
+def least_times(frame: pd.DataFrame, spec: GpuSpec) -> Floats:
+    """Times at the dense rate of the datasheet: nothing is faster. [s]"""
+    flop = (2 * frame["m"] * frame["n"] * frame["k"] * frame.get("groups", 1.0)).to_numpy(dtype=float)
+    return flop / peaks(frame["rate"], spec)
+
+
+def peaks(rates: pd.Series[str], spec: GpuSpec) -> Floats:
+    """Rate of the datasheet for each kind of operand; infinite where it has none. [FLOP/s]"""
+    known = {name: spec.peak_flop_rate.get(EFFICIENCIES[name][0] if name in EFFICIENCIES else name) for name in rates}
+    return np.array([one.value if (one := known[name]) else np.inf for name in rates], dtype=float)
 
 
 def works(frame: pd.DataFrame, rate: str) -> Gemm:
@@ -205,5 +230,6 @@ DENSE = Family(
     split=("m", "n", "k"),
     keys=("rate", "m", "n", "k"),
     covered=("m", "n", "k"),
+    least=least_times,
     shared=_is("bf16", "fp16"),
 )

@@ -11,15 +11,17 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from moesim.calibrate.dense import OPERAND_BYTES, PACKAGE_RATES, rate_names
+from moesim.calibrate.dense import OPERAND_BYTES, PACKAGE_RATES, rate_names, times
+from moesim.calibrate.dense import least_times as dense_least
 from moesim.calibrate.family import Family, Floats, Stage, csv_or_package
 from moesim.calibrate.fit import Parameter
-from moesim.calibrate.measurements import Rows, gpu_names, numbers, read_csv
+from moesim.calibrate.measurements import Rows, gpu_names, numbers, read_csv, started, with_times
 from moesim.calibrate.routing import power_law_skew
 from moesim.calibrate.tables import package_table, source_key
 from moesim.cost.grouped import HEIGHTS, Skewed, grouped_gemm_time
 from moesim.cost.machine import Gpu
 from moesim.cost.regimes import grouped_regime
+from moesim.spec.hardware import GpuSpec
 from moesim.workload.ops import Gemm
 
 FEWEST_TOKENS = 256
@@ -115,6 +117,7 @@ def _shapes(frame: pd.DataFrame) -> pd.DataFrame:
         m=rows / groups,
         uneven=exponent > 0,
         width=frame["inter"] / frame["tp"],
+        wide=2 * frame["inter"] / frame["tp"],
         fused=True,
         load=load,
         active=[one.active if one else np.nan for one in skews],
@@ -127,24 +130,37 @@ def tiles_column(high: int) -> str:
     return f"tiles_{high}"
 
 
+FORWARD = ("grouped", "grouped-gemm", "grouped-contiguous", "grouped-contiguous fwd", "grouped-masked")
+"""Kinds of rows that hold one product for each group, forward."""
+
+
 def from_csv(path: Path, gpu: str | None) -> Rows:
-    """Rows of a CSV with columns as in gemm.csv; ``m`` is the rows of one group."""
-    names = ("m", "n", "k", "groups", "time_us")
-    frame = numbers(read_csv(path, names), (*names, "tflops"))
-    frame["time_s"] = frame["time_us"] * 1e-6
-    if "tflops" in frame:
-        flop = 2 * frame["m"] * frame["n"] * frame["k"] * frame["groups"]
-        frame["time_s"] = frame["time_s"].fillna(flop / frame["tflops"] / 1e12)
-    frame["rate"] = rate_names(frame["dtype"]) if "dtype" in frame else "bf16"
-    frame = frame.assign(fused=False, uneven=False)
-    rows = Rows(frame, path.name, "", len(frame))
-    rows.keep(frame["rate"] != "", "format is not modelled")
+    """Rows of a CSV with columns as in docs/kernel_tables.md; ``m`` is the rows of one group."""
+    names = ("m", "n", "k", "groups")
+    frame = numbers(read_csv(path, names), (*names, "time_us", "tflops"))
+    tells_time = bool({"time_us", "tflops"} & set(frame))
+    flop = 2 * frame["m"] * frame["n"] * frame["k"] * frame["groups"]
+    frame = frame.assign(time_s=times(frame, flop), fused=False, uneven=False)
+    frame = frame.assign(rate=rate_names(frame["dtype"]) if "dtype" in frame else "bf16")
+    rows = started(frame, path)
+    rows.keep(rows.frame["rate"] != "", "format is not modelled")
     if "kind" in rows.frame:
-        rows.keep(rows.frame["kind"].fillna("").str.contains("group"), "not a grouped GEMM")
+        kinds = rows.frame["kind"].fillna("").str.lower()
+        rows.keep(kinds.str.contains("group"), "not a grouped GEMM")
+        rows.keep(rows.frame["kind"].str.lower().isin(FORWARD), "not one product forward (dgrad, wgrad, or several)")
+    if "notes" in rows.frame:
+        several = rows.frame["notes"].fillna("").str.lower().str.contains("total rows")
+        rows.keep(~several, "m is the rows of all groups, not of one")
     if "gpu" in rows.frame and gpu is not None:
         rows.keep(gpu_names(rows.frame["gpu"]) == gpu, f"not measured on {gpu}")
-    rows.keep(rows.frame[[*names[:4], "time_s"]].notna().all(axis=1), "no size or no time")
-    return rows.keep((rows.frame[[*names[:4], "time_s"]] > 0).all(axis=1), "size or time is not positive")
+    return with_times(rows, names, tells_time)
+
+
+def least_times(frame: pd.DataFrame, spec: GpuSpec) -> Floats:
+    """Times of single kernels at the dense rate of the datasheet; 0 for fused ones. [s]"""
+    if frame["fused"].any():
+        return np.zeros(len(frame))
+    return dense_least(frame, spec)
 
 
 def predict(frame: pd.DataFrame, gpu: Gpu, extra: Mapping[str, float]) -> Floats:
@@ -191,6 +207,13 @@ def _fused(part: pd.DataFrame, gpu: Gpu, rate: str, uneven: bool, extra: Mapping
     return np.asarray(extra["fused_fixed"] + up + down + beside)
 
 
+def uneven_word(ranks: int) -> str:
+    """What tells the regime of a skewed kernel on the hottest of so many ranks from that of a balanced one."""
+    if ranks == 1:
+        return " uneven"
+    return f" hottest of 2-{FEW_RANKS}" if ranks <= FEW_RANKS else f" hottest of more than {FEW_RANKS}"
+
+
 def regimes(frame: pd.DataFrame, gpu: Gpu) -> NDArray[Any]:
     """Regimes of rows: skewed ones apart, and among them those of a hottest rank, whose load nobody wrote down."""
     named = np.empty(len(frame), dtype=object)
@@ -200,9 +223,9 @@ def regimes(frame: pd.DataFrame, gpu: Gpu) -> NDArray[Any]:
         named[chosen] = grouped_regime(work)
     uneven, ranks = frame["uneven"].to_numpy(dtype=bool), frame.get("ep", pd.Series(1, frame.index)).to_numpy()
     for chosen, word in (
-        (uneven & (ranks == 1), " uneven"),
-        (uneven & (ranks > 1) & (ranks <= FEW_RANKS), f" hottest of 2-{FEW_RANKS}"),
-        (uneven & (ranks > FEW_RANKS), f" hottest of more than {FEW_RANKS}"),
+        (uneven & (ranks == 1), uneven_word(1)),
+        (uneven & (ranks > 1) & (ranks <= FEW_RANKS), uneven_word(FEW_RANKS)),
+        (uneven & (ranks > FEW_RANKS), uneven_word(FEW_RANKS + 1)),
         (~uneven & frame["fused"].to_numpy(dtype=bool) & (frame["groups"].to_numpy() == 1), " one group"),
     ):
         named[chosen] += word
@@ -252,6 +275,8 @@ GROUPED = Family(
     (BALANCED, UNEVEN, NARROW, OWN),
     split=("hidden", "inter", "experts", "top_k"),
     keys=("rate", "hidden", "inter", "experts", "top_k", "tokens", "tp", "ep", "distribution"),
-    covered=("m", "groups"),
+    covered=("m", "groups", "n", "k"),
+    spans={"n": ("wide", "hidden"), "k": ("hidden", "width")},
+    least=least_times,
     same=dict.fromkeys(SHARES[1:], SHARES[0]),
 )

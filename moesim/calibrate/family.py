@@ -12,6 +12,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from moesim.base.errors import SpecError
+from moesim.calibrate.believable import FEW_ROWS, FEWEST, believable, enough, refuse_absurd
 from moesim.calibrate.fit import Fit, Parameter, fitted
 from moesim.calibrate.measurements import Rows
 from moesim.calibrate.overlay import Overlay
@@ -26,12 +27,14 @@ from moesim.spec.hardware import GpuSpec
 Floats = NDArray[np.floating[Any]]
 MOST_ROWS = 4000
 """Rows that a fit looks at; more change nothing but its time."""
-FEW_ROWS = 100
-"""Rows below which none is held out."""
-FEWEST = 6
-"""Rows that a stage must have."""
 FOLDS = 3
 """Parts of the groups, each of which is priced by a fit on the others for the residual quantiles."""
+
+
+SHARED_WITH = {
+    "gemm": "Grouped GEMMs use these constants too (attention: gemm_power_onset): their prices move as well, and their "
+    "grade is one lower unless they have an own overlay."
+}
 
 
 @dataclass(frozen=True)
@@ -54,7 +57,9 @@ class Family:
 
     ``split``: columns that make the groups that are held out together; ``keys``: those that tell rows apart;
     ``covered``: those whose range the overlay keeps; ``same``: constants that take the value of another one;
-    ``scored``: rows that errors are reported on; ``shared``: rows whose kernels all frameworks have.
+    ``scored``: rows that errors are reported on; ``shared``: rows whose kernels all frameworks have;
+    ``weights``: what rows count for in the fit, else the same; ``least``: times that the datasheet allows; ``spans``: columns that
+    hold a covered quantity where it has no column of its own.
     """
 
     name: str
@@ -69,6 +74,9 @@ class Family:
     same: Mapping[str, str] = field(default_factory=dict)
     scored: Callable[[pd.DataFrame], Any] = lambda frame: np.ones(len(frame), dtype=bool)
     shared: Callable[[pd.DataFrame], Any] | None = None
+    weights: Callable[[pd.DataFrame], Floats] | None = None
+    spans: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    least: Callable[[pd.DataFrame, GpuSpec], Floats] = lambda frame, _spec: np.zeros(len(frame))
 
 
 @dataclass(frozen=True)
@@ -132,12 +140,12 @@ def calibrate(family: Family, gpu_name: str, source: str, command: str, holdout:
         Share of the groups that the fit does not see; 0 where there are few rows.
     """
     rows = family.read(source, gpu_name)
-    frame = rows.frame
-    if len(frame) < FEWEST:
-        reasons = "".join(f"; {count:,}: {reason}" for reason, count in sorted(rows.dropped.items()))
-        what = f"only {len(frame)} of {rows.read} rows can be used{reasons}"
-        raise SpecError.single(rows.source, "", what, f"give at least {FEWEST}")
     spec = prior_spec(gpu_name, family.name, rows.source)
+    own = csv_or_package(source)[0] is not None
+    if own:
+        believable(family, rows, spec)
+    enough(rows, len(rows.frame))
+    frame = rows.frame
     few = len(frame) < FEW_ROWS
     held = np.zeros(len(frame), dtype=bool) if few else held_out(frame, family.split, holdout)
     staged = np.any([np.asarray(stage.keep(frame)) for stage in family.stages], axis=0)
@@ -146,6 +154,8 @@ def calibrate(family: Family, gpu_name: str, source: str, command: str, holdout:
     predicted = family.predict(frame, gpu, found.extra)
     regimes = family.regimes(frame, gpu)
     fitting = staged & ~held
+    if own:
+        refuse_absurd(rows, predicted[fitting], frame[fitting])
     residuals = _spread(family, gpu_name, spec, frame, fitting, found, source)
     low, high = interval(predicted, regimes, residuals)
     frame = frame.assign(predicted_s=predicted, low_s=low, high_s=high, regime=regimes)
@@ -160,6 +170,12 @@ def calibrate(family: Family, gpu_name: str, source: str, command: str, holdout:
             scores[f"held_out {stage.name}"] = _score(frame[part])
     dimensions = {one.name: one.dimension for stage in family.stages for one in (*stage.parameters, *stage.extra)}
     dimensions |= {name: dimensions[other] for name, other in family.same.items()}
+    kept = set(found.kept) if few else set()
+    note = ""
+    if few:
+        shipped = library.calibrations_like(gpu_name).get(family.name)
+        wider = f"Intervals of regimes are those of {shipped.name}, widened to these rows." if shipped else ""
+        note = " ".join(filter(None, (wider, SHARED_WITH.get(family.name, ""))))
     overlay = Overlay(
         name=f"{gpu_name}-{family.name}",
         gpu=gpu_name,
@@ -167,18 +183,31 @@ def calibrate(family: Family, gpu_name: str, source: str, command: str, holdout:
         source=rows.source,
         version=rows.version,
         command=command,
-        constants={name: (value, dimensions[name]) for name, value in found.values.items()},
+        constants={name: (value, dimensions[name]) for name, value in found.values.items() if name not in kept},
         extra={name: (value, dimensions[name]) for name, value in found.extra.items()},
         rows={"read": rows.read, "used": found.used, "held_out": int((held & staged).sum())},
         dropped=rows.dropped,
-        covered={
-            name: (float(frame[name][fitting].min()), float(frame[name][fitting].max())) for name in family.covered
-        },
+        covered=_covered(family, gpu_name, frame[fitting], few),
         residuals=residuals,
         scores=scores,
         kept=found.kept,
+        note=note,
     )
     return Calibration(overlay, gpu, found.extra, frame[held & staged], residuals)
+
+
+def _covered(family: Family, gpu_name: str, frame: pd.DataFrame, few: bool) -> dict[str, tuple[float, float]]:
+    """Range of each quantity; a few rows leave that of the shipped calibration as it is, as they do with its intervals."""
+    own: dict[str, tuple[float, float]] = {}
+    for name in family.covered:
+        columns = [name] if name in frame else list(family.spans.get(name, ()))
+        own[name] = (float(frame[columns].min().min()), float(frame[columns].max().max()))
+    shipped = library.calibrations_like(gpu_name).get(family.name) if few else None
+    wider = shipped.covered if shipped else {}
+    return {
+        name: (min(low, wider.get(name, (low,))[0]), max(high, wider.get(name, (high,))[-1]))
+        for name, (low, high) in own.items()
+    }
 
 
 def _constants(family: Family, gpu_name: str, spec: GpuSpec, rows: pd.DataFrame) -> Constants:
@@ -229,7 +258,8 @@ def _spread(
         shipped = library.calibrations_like(gpu_name).get(family.name)
         known = shipped.residuals.items() if shipped else ()
         low, high = own["all"].q05, own["all"].q95
-        return own | {name: Spread(s.count, min(s.q05, low), s.q50, max(s.q95, high)) for name, s in known}
+        counts = {name: one.count for name, one in own.items()}
+        return own | {name: Spread(counts.get(name, 0), min(s.q05, low), s.q50, max(s.q95, high)) for name, s in known}
     found = [(rows, _unseen(family, gpu_name, spec, rows))]
     found += [
         (other, _log_errors(family.predict(other, final, fit.extra), other))
@@ -309,7 +339,8 @@ def _fitted(
 
     measured = rows["time_s"].to_numpy(dtype=float)
     what = f"{family.name} {stage.name}".strip()
-    return fitted(predict, measured, parameters, what=what, starts=2, max_evaluations=60)
+    weights = family.weights(rows) if family.weights else None
+    return fitted(predict, measured, parameters, what=what, starts=2, max_evaluations=60, weights=weights)
 
 
 def csv_or_package(source: str) -> tuple[Path | None, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -33,23 +34,71 @@ class Rows:
         return self
 
 
+NOTHING = ("", "N/A", "n/a", "NA", "NaN", "nan", "-", "None", "null")
+"""What tables write where they have no value."""
+RAGGED = "line has more or fewer fields than the header"
+
+
 def read_csv(path: Path, needed: Sequence[str]) -> pd.DataFrame:
-    """Table in a CSV file, ``line`` being the row's in the file; a `SpecError` with one line where it cannot be one."""
+    """Table in a CSV file, ``line`` being the row's in the file; a `SpecError` with one line where it cannot be one.
+
+    Lines with another number of fields are left out; `started` counts them.
+    """
     try:
-        frame = pd.read_csv(path, dtype=str, keep_default_na=True, na_values=["N/A", "n/a", "-", ""])
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            reader = csv.reader(file)
+            lines = [(reader.line_num, line) for line in reader if line and not line[0].lstrip().startswith("#")]
     except FileNotFoundError:
         raise SpecError.single(str(path), "", "there is no such file") from None
-    except (pd.errors.ParserError, pd.errors.EmptyDataError, UnicodeDecodeError) as error:
+    except (csv.Error, UnicodeDecodeError, OSError) as error:
         raise SpecError.single(str(path), "", f"is no CSV: {error}".splitlines()[0]) from None
-    missing = [name for name in needed if name not in frame.columns]
+    if not lines:
+        raise SpecError.single(str(path), "", "is no CSV: it is empty")
+    header = [name.strip() for name in lines[0][1]]
+    twice = sorted({name for name in header if header.count(name) > 1})
+    if twice:
+        raise SpecError.single(str(path), "", f"has the column '{twice[0]}' twice", "name each column once")
+    missing = [name for name in needed if name not in header]
     if missing:
         raise SpecError(
-            SpecError.single(str(path), name, "is missing", did_you_mean(name, frame.columns)).issues[0]
-            for name in missing
+            SpecError.single(str(path), name, "is missing", did_you_mean(name, header)).issues[0] for name in missing
         )
-    if frame.empty:
-        raise SpecError.single(str(path), "", "has no rows")
-    return frame.assign(line=np.arange(2, len(frame) + 2))
+    good = [(number, line) for number, line in lines[1:] if len(line) == len(header)]
+    ragged = len(lines) - 1 - len(good)
+    if not good:
+        told = f"; {ragged:,}: {RAGGED}" if ragged else ""
+        raise SpecError.single(str(path), "", f"has no rows{told}")
+    frame = pd.DataFrame([line for _, line in good], columns=header, dtype=object)
+    frame = frame.map(lambda text: np.nan if text.strip() in NOTHING else text).astype(object)
+    frame = frame.assign(line=[number for number, _ in good])
+    frame.attrs["ragged"] = ragged
+    return frame
+
+
+def started(frame: pd.DataFrame, path: Path) -> Rows:
+    """Rows of a table that was just read, with its ragged lines counted."""
+    ragged = int(frame.attrs.get("ragged", 0))
+    rows = Rows(frame, path.name, "", len(frame) + ragged)
+    if ragged:
+        rows.dropped[RAGGED] = ragged
+    return rows
+
+
+def one_of(path: Path, frame: pd.DataFrame, columns: Sequence[str], needed: bool) -> None:
+    """Refuse a table that has none of some columns, where one of them is `needed`."""
+    if needed and not set(columns) & set(frame.columns):
+        raise SpecError.single(str(path), columns[0], "is missing", f"or give {', '.join(columns[1:])}")
+
+
+def with_times(rows: Rows, sizes: Sequence[str], tells_time: bool) -> Rows:
+    """Drop rows without whole sizes, and where the table tells times those without one, by reason."""
+    frame = rows.frame
+    rows.keep(
+        frame[list(sizes)].notna().all(axis=1) & ((not tells_time) | frame["time_s"].notna()), "no size or no time"
+    )
+    positive = (rows.frame[list(sizes)] > 0).all(axis=1) & ~(rows.frame["time_s"] <= 0)
+    rows.keep(positive, "size or time is not positive")
+    return rows.keep((rows.frame[list(sizes)] % 1 == 0).all(axis=1), "size is no whole number")
 
 
 def numbers(frame: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:

@@ -22,7 +22,14 @@ COLUMNS = {
     "memory": ("bytes",),
 }
 """Columns of a table beside ``gpu`` and ``time_us``; of fused experts only the balanced rows."""
-SINGLE: Mapping[str, bool] = {"fused": True, "uneven": False, "cached": True, "backward": False, "cast": False}
+SINGLE: Mapping[str, bool] = {
+    "fused": True,
+    "uneven": False,
+    "cached": True,
+    "backward": False,
+    "cast": False,
+    "plain": True,
+}
 """What is the same in every row, for those who price them."""
 MOST = {"gemm": 200, "grouped-gemm": 120, "attention": 100, "memory": 60}
 """Rows of a GPU."""

@@ -18,18 +18,17 @@ from moesim.cost.machine import Group
 from moesim.cost.transports.deduplicated import leg_seconds
 from moesim.spec import library
 from moesim.traces.aiconfigurator_nccl import PACKAGE, newest, tables
+from moesim.traces.exchange_table import FP8_SCALES
 from moesim.workload.ops import ExpertLeg
 
 Floats = NDArray[np.floating[Any]]
-SCALE_BYTES = 4 / 128
-"""FP8 rows carry an FP32 scale for every 128 values. [B a value]"""
 GPUS_PER_NODE = 8
 
 
 def read_deepep(gpu: str, across: bool) -> pd.DataFrame:
     """Rows of the DeepEP tables of a GPU: inside one node from the newest release, across nodes from the one that has them.
 
-    Columns: direction, nodes, hidden, top_k, num_experts, tokens, num_sms, row_bytes, time_s.
+    Columns: direction, nodes, ranks, per_node, hidden, top_k, num_experts, tokens, num_sms, row_bytes, time_s.
     """
     paths = tables(gpu, "sglang/*/wideep_deepep_normal_perf.parquet")
     frames = [pd.read_parquet(path) for path in (paths if across else [newest(paths)])]
@@ -43,12 +42,14 @@ def read_deepep(gpu: str, across: bool) -> pd.DataFrame:
                 {
                     "direction": direction,
                     "nodes": table.node_num.to_numpy(dtype=float),
+                    "ranks": table.node_num.to_numpy(dtype=float) * GPUS_PER_NODE,
+                    "per_node": float(GPUS_PER_NODE),
                     "hidden": hidden,
                     "top_k": table.num_topk.to_numpy(dtype=int),
                     "num_experts": table.num_experts.to_numpy(dtype=int),
                     "tokens": table.num_token.to_numpy(dtype=float),
                     "num_sms": table[f"{direction}_sms"].to_numpy(dtype=float),
-                    "row_bytes": hidden * (1 + SCALE_BYTES) if direction == "dispatch" else 2 * hidden,
+                    "row_bytes": hidden * (1 + FP8_SCALES) if direction == "dispatch" else 2 * hidden,
                     "time_s": table[f"{direction}_transmit_us"].to_numpy(dtype=float) * 1e-6,
                 }
             )
@@ -68,8 +69,7 @@ class Legs:
         for key, part in self.rows.groupby(["direction", "top_k", "num_experts"], sort=False):
             direction, top_k, num_experts = str(key[0]), int(str(key[1])), int(str(key[2]))
             leg = ExpertLeg(direction, part.tokens.to_numpy(), top_k, num_experts, part.row_bytes.to_numpy())
-            nodes = part.nodes.to_numpy()
-            group = Group(nodes * GPUS_PER_NODE, np.full(len(part), float(GPUS_PER_NODE)))
+            group = Group(part.ranks.to_numpy(), part.per_node.to_numpy())
             values: dict[str, Any] = {
                 **constants,
                 "num_sms": part.num_sms.to_numpy(),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -14,8 +15,8 @@ from moesim.cli import grammar
 HELP = """Fit the constants of a family of kernels to measurements and write them as an overlay.
 
 SOURCE is aiconfigurator (the tables of the package aiconfigurator-core; aiconfigurator:vllm for another framework), or a
-CSV with the columns of gemm.csv, attention.csv or memory_kernels.csv. With a few rows of one's own the constants stay
-near those that the GPU has so far.
+CSV (docs/kernel_tables.md lists its columns). With a few rows of one's own the constants stay near those that the GPU has
+so far; rows that cannot be, or that contradict the others, are dropped with a count.
 """
 
 
@@ -27,8 +28,10 @@ def run(family: str, gpu: str, source: str, output: Path | None) -> None:
     from moesim.spec import library
 
     grammar.writable(out=output)
-    name = library.find("gpus", gpu)
-    command = f"moesim calibrate {family} --gpu {name} --from {Path(source).name}"
+    name = library.find("gpus", gpu.lower())
+    words = ["moesim", "calibrate", family, "--gpu", name, "--from", source]
+    words += ["--out", str(output)] if output is not None else []
+    command = shlex.join(words)
     made = calibrate(FAMILIES[family], name, source, command).overlay
     text = overlay_text(made)
     if output is None:
@@ -43,7 +46,9 @@ def run(family: str, gpu: str, source: str, output: Path | None) -> None:
         told = f"median {one.median:.1%}, p90 {one.p90:.1%}, bias {one.bias:+.1%}"
         print(f"{which} ({one.count:,}): {told}", file=sys.stderr)
     if made.kept:
-        print(f"kept at their prior, too few rows: {', '.join(made.kept)}", file=sys.stderr)
+        print(f"not in the file, too few rows to move them: {', '.join(made.kept)}", file=sys.stderr)
+    if made.note:
+        print(made.note, file=sys.stderr)
 
 
 GpuOption = Annotated[str, typer.Option("--gpu", metavar="GPU", help="GPU that was measured.")]

@@ -1,4 +1,4 @@
-"""``moesim calibrate transport``: constants of DeepEP from the tables of aiconfigurator-core."""
+"""``moesim calibrate transport``: constants of expert transports from measured dispatches and combines."""
 
 from __future__ import annotations
 
@@ -7,29 +7,33 @@ from typing import Annotated
 
 import typer
 
-from moesim.base.errors import SpecError
-from moesim.cli import grammar
+from moesim.cli import grammar, overlays
 
-HELP = """Fit the constants of DeepEP to measured dispatches and combines: inside a node, and across 2 and 4 nodes."""
+HELP = """Fit the constants of an expert transport to measured dispatches and combines.
+
+SOURCE is aiconfigurator-core (DeepEP, inside a node and across 2 and 4 nodes), or a CSV with the columns of
+docs/collective_table.md: its fit starts from the constants that the transport has.
+"""
 
 
 def command(
-    source: Annotated[str, typer.Option("--from", metavar="SOURCE", help="aiconfigurator-core.")],
+    source: Annotated[str, typer.Option("--from", metavar="SOURCE", help="aiconfigurator-core, or a CSV.")],
     gpu: Annotated[str, typer.Option("--gpu", metavar="GPU", help="GPU that was measured.")] = "h100-sxm-80gb",
     transport: Annotated[str, typer.Option("--transport", metavar="NAME")] = "deepep",
-    out: Annotated[Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write the overlay there.")] = None,
+    out: grammar.OverlayOption = None,
 ) -> None:
     """Run the verb."""
     grammar.writable(out=out)
 
-    from moesim.calibrate.overlay import overlay_text, write_overlay
+    from moesim.calibrate.own_transports import own_transport_overlay
     from moesim.calibrate.transports import transport_overlay
+    from moesim.spec import library
     from moesim.traces.aiconfigurator_nccl import PACKAGE
 
-    if source != PACKAGE:
-        raise SpecError.single("--from", "", f"no tables of a transport in '{source}'", f"give {PACKAGE}")
-    overlay = transport_overlay(transport, gpu)
-    if out is None:
-        typer.echo(overlay_text(overlay), nl=False)
-    else:
-        write_overlay(overlay, out)
+    name, measured = library.find("transports", transport), library.find("gpus", gpu.lower())
+    if source == PACKAGE:
+        overlays.deliver(transport_overlay(name, measured), out)
+        return
+    words = f"moesim calibrate transport --transport {name} --gpu {measured} --from {source}"
+    told = f"{words} --out {out}" if out else words
+    overlays.deliver(own_transport_overlay(name, measured, Path(source), told), out)

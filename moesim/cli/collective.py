@@ -19,7 +19,8 @@ PICTURES = (".svg", ".png", ".pdf")
 HELP = """Price a collective (allreduce, allgather, reducescatter, alltoall, sendrecv) on a cluster, judge a measurement of it,
 or price a table of measured ones.
 
-Sizes and rates are those of nccl-tests: --size 1GiB, --measured 30GB/s (busbw) or --measured 2.4ms.
+Sizes and rates are those of nccl-tests: --size 1GiB, --measured 30GB/s (busbw) or --measured 2.4ms. With --from, --cluster says
+where a file was measured that does not say it; COLLECTIVE, --nranks and --gpus-per-node what a log leaves out.
 """
 
 
@@ -47,11 +48,15 @@ def command(
         Path | None,
         typer.Option("--from", metavar="FILE", help="Price a CSV or log; with --sweep set its rows beside."),
     ] = None,
+    nranks: Annotated[
+        int | None, typer.Option("--nranks", min=2, help="Ranks of a log that does not say them.")
+    ] = None,
+    own: grammar.CalibrationsOption = None,
     as_json: grammar.JsonOption = False,
     output: grammar.OutputOption = None,
 ) -> None:
     """Run the verb."""
-    grammar.writable(output=output)
+    grammar.writable(out=output)
     given = {
         "COLLECTIVE": operation,
         "--cluster": cluster,
@@ -62,25 +67,41 @@ def command(
         "--algo": algo,
         "--proto": proto,
         "--no-nvls": not nvls,
+        "--nranks": nranks,
     }
+
+    from moesim.studies import collectives as study
+    from moesim.studies.priced_files import priced_table
+    from moesim.traces.collective_table import operation_named
+
+    def setting(name: str, per_node: int | None) -> Setting:
+        files = grammar.files(own)
+        return study.setting(name, per_node, fabric=fabric, algorithms=algo, protocols=proto, nvls=nvls, own=files)
+
     if table is not None and not sweep:
-        _refuse(given, given, "--from", "prices what the table says")
-        _table(table, as_json, output)
+        _refuse(given, ("--size", "--measured"), "--from", "prices what the table says")
+        told = [name for name in ("--algo", "--proto", "--no-nvls") if given[name]]
+        if cluster is None and (told or own):
+            raise SpecError.single(told[0] if told else "--calibrations", "", "needs --cluster with --from", "name it")
+        grammar.suffixed(output, (".json", ".txt"))
+        where = None if cluster is None else setting(cluster, None)
+        logged = operation_named(operation, "COLLECTIVE") if operation else None
+        _table(priced_table(table, where, collective=logged, ranks=nranks, per_node=gpus_per_node), as_json, output)
         return
+    _refuse(given, ("--nranks",), "--nranks", "is for --from a log")
     if operation is None or cluster is None or (size is None and not sweep):
         needed = "moesim collective alltoall --cluster hgx-h100:16 --size 1GiB"
         raise SpecError.single("", "", "COLLECTIVE, --cluster and --size are needed", f"write for example {needed}")
 
-    from moesim.studies import collectives as study
-
     name = study.collective_named(operation)
-    where = study.setting(cluster, gpus_per_node, fabric=fabric, algorithms=algo, protocols=proto, nvls=nvls)
+    where = setting(cluster, gpus_per_node)
     if sweep:
         _refuse(given, ("--size", "--measured"), "--sweep", "takes all sizes")
         _sweep(name, where, table, as_json, output)
         return
     if output is not None and output.suffix in PICTURES:
-        raise SpecError.single("--output", "", f"'{output}' is a picture", "--sweep draws one; name a .json or .txt")
+        raise SpecError.single("--out", "", f"'{output}' is a picture", "--sweep draws one; name a .json or .txt")
+    grammar.suffixed(output, (".json", ".txt"))
 
     from moesim.studies import collective_health as health
 
@@ -111,10 +132,11 @@ def _sweep(name: str, where: Setting, rows: Path | None, as_json: bool, output: 
     from moesim.studies import collectives as study
     from moesim.studies.priced_files import rows_like
 
+    grammar.suffixed(output, (".json", ".txt", *PICTURES))
     measured = rows_like(rows, name, where) if rows is not None else []
     prices = [study.price(name, one, where) for one in study.sweep_sizes()]
     if output is not None and output.suffix in PICTURES:
-        ranks = f"{where.group.size:.0f} GPUs in {where.group.nodes:.0f} NVLink domains"
+        ranks = f"{where.group.size:.0f} GPUs in {where.group.nodes:.0f} NVLink domain(s)"
         curve.draw(prices, measured, f"{name} on {where.node}: {ranks}", output)
         return
     plain: dict[str, Any] = {"rows": [one.to_dict() for one in prices]}
@@ -134,7 +156,8 @@ def _one(expected: CollectivePrice, plain: dict[str, Any]) -> Any:
 
     table = Table(show_header=False)
     ranks = (
-        f"{expected.group.size:.0f} GPUs, {expected.group.per_node:.0f} a domain, {expected.group.nodes:.0f} domains"
+        f"{expected.group.size:.0f} GPUs, {expected.group.per_node:.0f} a domain, {expected.group.nodes:.0f} domain"
+        + ("s" if expected.group.nodes > 1 else "")
     )
     low, high = shown(expected.low, "time"), shown(expected.high, "time")
     lines = [
@@ -146,6 +169,7 @@ def _one(expected: CollectivePrice, plain: dict[str, Any]) -> Any:
         ("chosen", f"{expected.algorithm}, {expected.protocol}, {expected.channels:.0f} channels (SMs)"),
         ("bound by", expected.binding),
     ]
+    lines += [("evidence", reason) for reason in expected.why]
     if "verdict" in plain:
         rate, share = shown(plain["measured_busbw_bytes_per_s"], "rate"), plain["share_of_expected"]
         lines.append(
@@ -162,12 +186,9 @@ def _one(expected: CollectivePrice, plain: dict[str, Any]) -> Any:
     return Group(table, likely)
 
 
-def _table(path: Path, as_json: bool, output: Path | None) -> None:
+def _table(found: dict[str, Any], as_json: bool, output: Path | None) -> None:
     from rich.table import Table
 
-    from moesim.studies.priced_files import priced_table
-
-    found = priced_table(path)
     table = Table(show_header=False)
     told = found["summary"]
     for name in ("count", "with_time"):
@@ -175,6 +196,8 @@ def _table(path: Path, as_json: bool, output: Path | None) -> None:
     for name in ("median", "p90", "bias", "coverage"):
         if name in told:
             table.add_row(name, f"{told[name]:+.1%}" if name == "bias" else f"{told[name]:.1%}")
+    for verdict, count in told.get("verdicts", {}).items():
+        table.add_row("verdict", f"{count:,}: {verdict}")
     for reason, count in told["refused"].items():
         table.add_row("refused", f"{count:,}: {reason}")
     grammar.deliver(found, table, as_json, output)

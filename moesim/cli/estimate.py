@@ -46,7 +46,7 @@ def command(
     output: grammar.OutputOption = None,
 ) -> None:
     """Run the verb."""
-    measured_s = _time(measured)
+    measured_s = None if measured is None else measured_time(measured)
     fixed = grammar.assignments(changes, "--set")
     cases = grammar.variants(vary)
     if timeline is not None and len(cases) > 1:
@@ -103,9 +103,8 @@ def _with_fault(found: Faulted, before: Estimate, as_json: bool, output: Path | 
     grammar.deliver(plain, fault_table(found, before, after), as_json, output)
 
 
-def _time(text: str | None) -> float | None:
-    if text is None:
-        return None
+def measured_time(text: str) -> float:
+    """Return a measured time in s; a `SpecError` where it is none."""
     try:
         value = parse_quantity(text, "time")
     except ValueError as error:

@@ -32,8 +32,13 @@ VaryOption = Annotated[
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON: SI numbers, the unit in the key.")]
 OutputOption = Annotated[
-    Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write the answer to a file.")
+    Path | None, typer.Option("--out", "-o", "--output", metavar="FILE", help="Write the answer to a file.")
 ]
+CalibrationsOption = Annotated[
+    str | None,
+    typer.Option("--calibrations", metavar="FILE[,FILE]", help="Your own, in place of the shipped ones."),
+]
+OverlayOption = Annotated[Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write the overlay here.")]
 
 
 def problem_of(scenario: str | None, model: str | None, cluster: str | None) -> Problem:
@@ -97,6 +102,19 @@ def _split(text: str) -> list[str]:
         else:
             parts[-1] += letter
     return [part.strip() for part in parts if part.strip()]
+
+
+def files(text: str | None) -> tuple[Path, ...]:
+    """Return the files of a list with commas."""
+    return tuple(Path(part.strip()) for part in (text or "").split(",") if part.strip())
+
+
+def suffixed(output: Path | None, endings: Sequence[str]) -> None:
+    """Refuse a file whose ending says another kind of answer than there is; none at all is text."""
+    if output is not None and output.suffix and output.suffix not in endings:
+        raise SpecError.single(
+            "--out", "", f"no answer of the kind '{output.suffix}'", f"end it in {', '.join(endings)}"
+        )
 
 
 def writable(**files: Path | None) -> None:

@@ -12,16 +12,20 @@ from typer.exceptions import TyperException
 import moesim.cli.calibrate_collectives as calibrate_collectives
 import moesim.cli.calibrate_kernels as calibrate_kernels
 import moesim.cli.calibrate_transport as calibrate_transport
+import moesim.cli.check as check
 import moesim.cli.checkpoint as checkpoint
 import moesim.cli.collective as collective
 import moesim.cli.compare as compare
+import moesim.cli.diagnose as diagnose
 import moesim.cli.estimate as estimate
 import moesim.cli.explain as explain
 import moesim.cli.fabric as fabric
 import moesim.cli.kernel as kernel
 import moesim.cli.place as place
 import moesim.cli.roofline as roofline
+import moesim.cli.schedule as schedule
 import moesim.cli.specs as specs
+import moesim.cli.validate as validate
 from moesim.base.errors import SpecError
 
 app = typer.Typer(
@@ -34,11 +38,15 @@ app = typer.Typer(
 )
 app.command("estimate", help=estimate.HELP)(estimate.command)
 app.command("compare", help=compare.HELP)(compare.command)
+app.command("check", help=check.HELP)(check.command)
 app.command("checkpoint", help=checkpoint.HELP)(checkpoint.command)
+app.command("diagnose", help=diagnose.HELP)(diagnose.command)
 app.command("explain", help=explain.HELP)(explain.command)
 app.add_typer(fabric.app, name="fabric")
 app.command("place", help=place.HELP)(place.command)
+app.command("schedule", help=schedule.HELP)(schedule.command)
 app.command("specs", help=specs.HELP)(specs.command)
+app.command("validate", help=validate.HELP)(validate.command)
 app.command("roofline", help=roofline.HELP)(roofline.command)
 app.command("collective", help=collective.HELP)(collective.command)
 kernel_app = typer.Typer(help=kernel.HELP, no_args_is_help=True, rich_markup_mode=None)

@@ -24,7 +24,7 @@ def command(
     changes: grammar.SetOption = None,
     as_json: grammar.JsonOption = False,
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", metavar="FILE", help="Draw into an .svg, .png or .pdf.")
+        Path | None, typer.Option("--out", "-o", "--output", metavar="FILE", help="Draw into an .svg, .png or .pdf.")
     ] = None,
 ) -> None:
     """Run the verb."""

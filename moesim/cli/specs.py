@@ -21,19 +21,31 @@ HELP = """List what scenarios can name: hardware, models, software, methods; sho
 def registries() -> dict[str, Registry[Any]]:
     """Registries of methods by the word that lists them."""
     from moesim.cost.collectives import algorithms
+    from moesim.cost.expert_gemms import expert_gemms
     from moesim.cost.transports import transports
     from moesim.fabric.builders import builders
     from moesim.timeline.schedules import schedules
+    from moesim.workload.adapters import adapters
+    from moesim.workload.compression import compressions
+    from moesim.workload.fusions import fusions
+    from moesim.workload.optimizers import optimizers
     from moesim.workload.precision import recipes
     from moesim.workload.recompute import policies
+    from moesim.workload.routing import routings
 
     return {
         "schedules": schedules,
         "transports": transports,
+        "fusions": fusions,
         "recompute": policies,
+        "routings": routings,
         "precisions": recipes,
+        "optimizers": optimizers,
+        "adapters": adapters,
+        "compressions": compressions,
         "collectives": algorithms,
         "topologies": builders,
+        "expert-gemms": expert_gemms,
     }
 
 

@@ -38,7 +38,7 @@ def attention_time(work: AttentionCore, gpu: Gpu) -> Numeric:
     ``N`` tiles of 128 queries, ``batch x heads x ceil(s/128)`` of them; ``u`` is the time of one key against a tile,
     with the exponentials of the softmax worth ``d_s`` head dimensions, which is why narrow heads are slow. ``c`` is the
     mean number of keys of a query, ``c_d`` the masked half of the diagonal tiles, ``c_0`` a prologue in keys. The first
-    term is the work spread over all SMs, the second the longest tile, which sees twice the mean. The backward does
+    term is the work spread over all SMs, the second the longest tile, which sees twice the mean under a causal mask. The backward does
     ``f`` = 2.5 times the forward products (it recomputes QK^T) at ``r`` of the forward rate. Long kernels slow down
     under the power limit as GEMMs do.
 
@@ -65,9 +65,12 @@ def attention_parts(work: AttentionCore, gpu: Gpu) -> Attention:
     tiles = work.batch * work.heads * np.ceil(work.queries / QUERY_TILE)
     columns = work.columns + constants.attention_diagonal + constants.attention_prologue
     spread = tiles * columns * key_time / gpu.num_sms
-    longest = (2 * work.columns + constants.attention_prologue) * key_time
+    longest = ((1 if work.balanced else 2) * work.columns + constants.attention_prologue) * key_time
     norm = constants.attention_norm
     compute = (spread**norm + longest**norm) ** (1 / norm)
+    if work.kernel == "flash2":
+        share = constants.attention_flash2_backward if work.backward else constants.attention_flash2_forward
+        compute = compute / share
     if work.backward:
         compute = compute * constants.attention_backward_flop_ratio / constants.attention_backward_rate
     memory = work.hbm_bytes / (gpu.memory_bandwidth * constants.memory_efficiency)

@@ -1,18 +1,21 @@
 """Priced layers and chunks of a plan: each distinct layer is priced once."""
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from moesim.base.numeric import Numeric
 from moesim.cost.plan import Plan
 from moesim.cost.price import launch_time, launches, op_time
 from moesim.cost.stage import Ops, PricedOp
+from moesim.workload.adapting import adapted_block, frozen_block
 from moesim.workload.embedding import embedding_block, head_block, mtp_block
 from moesim.workload.gathering import sharded_block
 from moesim.workload.layers import joined, layer_block, recomputed
 from moesim.workload.model import Layer
-from moesim.workload.ops import Block, Op
+from moesim.workload.ops import Block, Op, Saved
 from moesim.workload.precision import recipes
 from moesim.workload.sharding import RankParams, embedding_params, head_params, layer_params, mtp_params
+from moesim.workload.splitting import split_backward
 from moesim.workload.stages import Stage
 
 Name = tuple[Layer, bool, bool] | str
@@ -21,7 +24,7 @@ Name = tuple[Layer, bool, bool] | str
 
 @dataclass(frozen=True)
 class PricedBlock:
-    """A block with its parameters on one rank and the time of each operation.
+    """A block with its parameters on one rank, those that are trained, and the time of each operation.
 
     ``whole`` is the block with nothing recomputed: its saved tensors come back while its backward runs.
     """
@@ -29,11 +32,24 @@ class PricedBlock:
     block: Block
     whole: Block
     params: RankParams
+    trained: RankParams
     forward: Ops
     backward: Ops
 
+    @cached_property
+    def split(self) -> tuple[Ops, Ops]:
+        """The backward in two parts, input gradients and weight gradients."""
+        inputs, weights = split_backward(tuple(priced.op for priced in self.backward))
+        later = [priced for priced in self.backward if priced.op.held_bytes is not None]
+        at_once = [priced for priced in self.backward if priced.op.held_bytes is None]
+        return _as(inputs, at_once), _as(weights, later)
+
 
 Blocks = dict[Name, PricedBlock]
+
+
+def _as(ops: tuple[Op, ...], priced: list[PricedOp]) -> Ops:
+    return tuple(replace(price, op=op) for op, price in zip(ops, priced, strict=True))
 
 
 def price_blocks(plan: Plan) -> Blocks:
@@ -68,37 +84,67 @@ def _layer(plan: Plan, layer: Layer, repeated: bool, in_bf16: bool) -> PricedBlo
     runtime = plan.machine.runtime
     launched = runtime.launches_per_moe_layer if layer.moe else runtime.launches_per_dense_layer
     block, params = layer_block(layer, plan.model.hidden, setting), layer_params(layer, plan.model.hidden, plan.mesh)
-    return _priced(plan, block, params, repeated, launched)
+    captured = sorted({op.scope for op in block.forward if op.scope in plan.strategy.cuda_graph.split("+")})
+    row = 2 * setting.local_tokens * plan.model.hidden
+    static = tuple(Saved(f"graph-input-{scope}", row) for scope in captured)  # inputs stay at their address
+    block = replace(block, saved=block.saved + static)
+    return _priced(plan, block, params, repeated, launched, layer)
 
 
 def _priced(
-    plan: Plan, block: Block, params: RankParams, recompute: bool = False, launched: float | None = None
+    plan: Plan,
+    block: Block,
+    params: RankParams,
+    recompute: bool = False,
+    launched: float | None = None,
+    layer: Layer | None = None,
 ) -> PricedBlock:
     scale: Numeric = 1.0
     if launched:
-        scale = launched / sum((launches(op, plan.mesh) for op in block.forward + block.backward), 0.0)
+        counted = layer_block(layer, plan.model.hidden, plan.setting.plain) if layer else block
+        scale = launched / sum((launches(op, plan.mesh) for op in counted.forward + counted.backward), 0.0)
+    plain = frozenset(op.name for op in block.forward + block.backward)
+    block, trained = _adapted(plan, block, params, layer)
+    added = frozenset(op.name for op in block.forward + block.backward) - plain
     kept = recomputed(block, plan.recompute) if recompute and plan.recompute else block
     strategy = plan.strategy
     split = sharded_block(
         kept,
-        params,
-        plan.state_types,
+        plan.gathered_bytes(params, trained),
+        trained.weighted(plan.state_types.grad, plan.state_types.grad),
         plan.sharding,
         strategy.reshard_after_forward,
         strategy.overlap_grad_reduce,
     )
-    forward = _prices(split.forward, plan, scale)
-    return PricedBlock(split, block, params, forward, _prices(split.recompute + split.backward, plan, scale))
+    forward = _prices(split.forward, plan, scale, added)
+    backward = _prices(split.recompute + split.backward, plan, scale, added)
+    return PricedBlock(split, block, params, trained, forward, backward)
 
 
-def _prices(ops: tuple[Op, ...], plan: Plan, scale: Numeric) -> Ops:
+def _adapted(plan: Plan, block: Block, params: RankParams, layer: Layer | None) -> tuple[Block, RankParams]:
+    """The block and what of it is trained: all of it, or the adapters of a layer; ends of the model have none."""
+    adapting, hidden = plan.adapting, plan.model.hidden
+    if adapting is None:
+        return block, params
+    if layer is None:
+        return frozen_block(block), RankParams()
+    trained = adapting.layer_params(layer, hidden, plan.mesh)
+    return adapted_block(block, layer, hidden, plan.setting.local_tokens, adapting), trained
+
+
+def _prices(ops: tuple[Op, ...], plan: Plan, scale: Numeric, added: frozenset[str]) -> Ops:
+    """Operations with their times; the software's launches per layer count all but those that a method has `added`."""
     mesh, machine = plan.mesh, plan.machine
 
     def seconds(op: Op) -> Numeric:
         alone = op_time(op, mesh, machine, plan.transport)
         return alone if plan.errors is None else alone * plan.raised(op.work, op.category, op.name)
 
-    return tuple(PricedOp(op, seconds(op), scale * launch_time(op, mesh, machine)) for op in ops)
+    def launches(op: Op) -> Numeric:
+        times = 1.0 if op.name.removesuffix(" again") in added else scale
+        return times * launch_time(op, mesh, machine, plan.captures(op.scope))
+
+    return tuple(PricedOp(op, seconds(op), launches(op)) for op in ops)
 
 
 def chunk_blocks(plan: Plan, stage: Stage, blocks: Blocks) -> list[PricedBlock]:

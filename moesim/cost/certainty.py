@@ -16,6 +16,10 @@ UNCALIBRATED = Residuals({"all": (-0.5, 0.0, 0.35)})
 """Residuals taken where nothing was calibrated. Assumed."""
 OUTSIDE = 1.5
 """How much wider residuals are taken outside the range of the rows that they come from. Assumed."""
+EDGE = 1e-3
+"""Powers of ten beyond the measured range that are rounding. [-]"""
+GRADES = ("measured", "calibrated", "datasheet", "assumed")
+"""Evidence grades from strong to weak."""
 SMALL = 2.0**20
 """Size below which starting decides. [B]"""
 NODE, NET = "collectives-node", "collectives-net"
@@ -77,20 +81,49 @@ def quantiles(known: Residuals | None, regime: str, quantities: Mapping[str, Num
     """5 % and 95 % quantile of log(predicted / measured) of one price, and whether measurements cover it."""
     if known is None or regime not in known.quantiles:
         low, _, high = UNCALIBRATED.quantiles["all"]
-        return low, high, False
+        wider = float(widening(decades_beyond(known.covered, counts_of(quantities)))) if known else 1.0
+        return wider * low, wider * high, False
     low, _, high = known.quantiles[regime]
-    covered = bool(_within(known, quantities))
-    wider = known.stretch if covered else max(known.stretch, OUTSIDE)
-    return wider * low, wider * high, covered
+    decades = float(decades_beyond(known.covered, quantities))
+    wider = max(known.stretch, float(widening(decades)))
+    return wider * low, wider * high, decades == 0
 
 
-def evidence(known: Residuals | None, regime: str, quantities: Mapping[str, Numeric]) -> str:
-    """Grade of one price: calibrated, carried over (derived), extrapolated, or from the datasheet."""
-    if known is None or regime not in known.quantiles:
-        return "datasheet"
-    if not _within(known, quantities):
-        return "extrapolated"
-    return "calibrated" if known.stretch == 1 else "derived"
+def evidence(known: Residuals | None, regime: str, quantities: Mapping[str, Numeric]) -> tuple[str, tuple[str, ...]]:
+    """Grade of one price and what lowers it: one below ``calibrated`` for each reason, two where nothing is calibrated."""
+    if known is None:
+        return GRADES[3], ("nobody measured this on this hardware or its like",)
+    why = [] if regime in known.quantiles else [f"no measurement of its kind ({regime})"]
+    if known.stretch > 1:
+        why.append("measured on other hardware, carried over by rates")
+    outside = [
+        f"{name} {float(value):.6g} is outside of the {low:.6g} to {high:.6g} that were measured"
+        for name, value in quantities.items()
+        for low, high in (known.covered.get(name, (-np.inf, np.inf)),)
+        if not low <= float(value) <= high
+    ]
+    return GRADES[min(1 + len(why) + bool(outside), 3)], (*why, *outside)
+
+
+def decades_beyond(covered: Mapping[str, tuple[float, float]], quantities: Mapping[str, Numeric]) -> Numeric:
+    """Powers of ten between a price and the nearest place that was measured, by the quantity that is furthest. [-]"""
+    furthest: Numeric = np.float64(0.0)
+    for name, value in quantities.items():
+        if name in covered:
+            low, high = (np.log10(max(end, 1e-300)) for end in covered[name])
+            place = np.log10(np.maximum(value, 1e-300))
+            furthest = np.maximum(furthest, np.maximum(low - place, place - high))
+    return np.where(furthest > EDGE, furthest, 0.0)
+
+
+def counts_of(quantities: Mapping[str, Numeric]) -> Mapping[str, Numeric]:
+    """Quantities without the size: that which others were measured at says nothing of a kind that was not."""
+    return {name: value for name, value in quantities.items() if name != "size_bytes"}
+
+
+def widening(decades: Numeric) -> Numeric:
+    """How much wider an interval is outside of what was measured: by 1.5, and by that again for every power of ten. [-]"""
+    return np.where(np.asarray(decades) > 0, OUTSIDE ** np.maximum(decades, 1.0), 1.0)
 
 
 def _certainty(known: Residuals | None, regimes: Regimes, quantities: Mapping[str, Numeric]) -> Certainty:
@@ -99,15 +132,9 @@ def _certainty(known: Residuals | None, regimes: Regimes, quantities: Mapping[st
     names = np.unique(regimes).tolist()
     sigmas = {name: known.sigma(name) if name in known.quantiles else UNCALIBRATED.sigma() for name in names}
     measured = np.isin(regimes, list(known.quantiles))
-    covered = measured & _within(known, quantities)
+    decades = decades_beyond(known.covered, quantities)
+    covered = measured & (decades == 0)
     sigma = np.vectorize(sigmas.__getitem__, otypes=[float])(regimes)
-    wider = max(known.stretch, OUTSIDE) / known.stretch
-    return Certainty(np.where(measured & ~covered, sigma * wider, sigma), covered)
-
-
-def _within(known: Residuals, quantities: Mapping[str, Numeric]) -> Boolean:
-    within: Boolean = np.bool_(True)
-    for name, value in quantities.items():
-        low, high = known.covered.get(name, (-np.inf, np.inf))
-        within = within & (np.asarray(value) >= low) & (np.asarray(value) <= high)
-    return within
+    unlike = widening(decades_beyond(known.covered, counts_of(quantities)))
+    wider = np.where(measured, np.maximum(known.stretch, widening(decades)) / known.stretch, unlike)
+    return Certainty(sigma * wider, covered)

@@ -9,11 +9,13 @@ from moesim.cost.machine import Gpu, Host, KernelConstants, Links, Machine, Nccl
 from moesim.fabric.network import Network
 from moesim.fabric.resolve import Parts, network
 from moesim.spec import library
-from moesim.spec.calibration import DERIVED_SPREAD, CalibrationSpec
+from moesim.spec.calibration import DERIVED_SPREAD, KERNEL_FAMILIES, CalibrationSpec
 from moesim.spec.fabric import FabricSpec
 from moesim.spec.fabric_names import split_name
 from moesim.spec.hardware import GpuSpec, NicSpec, NodeSpec
 from moesim.spec.load import ScenarioSpecs
+from moesim.spec.own import COLLECTIVES
+from moesim.spec.own import of as own_of
 from moesim.spec.software import SoftwareSpec
 from moesim.spec.transport import TransportSpec
 from moesim.workload.setting import Fusion
@@ -31,13 +33,15 @@ def build_machine(specs: ScenarioSpecs) -> Machine:
         provenance |= transport.provenance(f"transports.{name}")
     legs: dict[str, Residuals] = {}
     for transport in used.values():
-        legs |= leg_residuals(transport, gpu, node, nic)
+        legs |= leg_residuals(transport, gpu, node, nic, own_of(specs.calibrations, transport.name))
     return Machine(
         gpu=build_gpu(gpu),
         links=build_links(node, nic, fabric, software.runtime.nvls.value),
         host=Host(
             software.host.kernel_launch.value + software.host.framework_per_kernel.value,
             software.host.device_sync.value,
+            software.host.graph_launch.value,
+            software.host.update_rate.value,
         ),
         runtime=build_runtime(software),
         memory=RuntimeMemory(
@@ -51,7 +55,9 @@ def build_machine(specs: ScenarioSpecs) -> Machine:
         num_gpus=specs.num_gpus,
         transports={name: transport_constants(spec, gpu, node, nic, software) for name, spec in used.items()},
         provenance=provenance,
-        residuals=build_residuals(gpu.name, specs.calibrations) | build_link_residuals(node.name, fabric.name) | legs,
+        residuals=build_residuals(gpu.name, [one for one in specs.calibrations if one.family in KERNEL_FAMILIES])
+        | build_link_residuals(node.name, fabric.name, specs.calibrations)
+        | legs,
         network=specs_network(specs),
     )
 
@@ -78,20 +84,36 @@ def build_gpu(gpu: GpuSpec) -> Gpu:
         gpu.memory_capacity.value,
         KernelConstants(**kernels),
         gpu.l2_capacity.value,
+        gpu.pcie_bandwidth.value,
     )
 
 
 def build_residuals(gpu: str, own: Sequence[CalibrationSpec] = ()) -> dict[str, Residuals]:
     """Return how far the prices of each family of kernels were off, wider where they are another GPU's.
 
-    The user's `own` calibrations stand in for those that are shipped.
+    The user's `own` calibrations stand in for those that are shipped; a family that uses constants of theirs, and was
+    fitted with others, is known as little as on another GPU.
     """
     used = library.calibrations_like(gpu) | {one.family: one for one in own}
-    return {family: _residuals(one, one.gpu == gpu) for family, one in used.items()}
+    moved = {(one.family, name) for one in own for name in one.constants}
+    shifted = {
+        family
+        for family, prefixes in BORROWED.items()
+        if family not in {one.family for one in own}
+        and any(other != family and name.startswith(prefixes) for other, name in moved)
+    }
+    return {family: _residuals(one, one.gpu == gpu and family not in shifted) for family, one in used.items()}
 
 
-def build_link_residuals(node: str, fabric: str) -> dict[str, Residuals]:
-    """Return how far the prices of collectives were off in a node and across nodes."""
+BORROWED = {"grouped-gemm": ("gemm_",), "attention": ("gemm_power_onset", "memory_efficiency")}
+"""Constants of other families that prices of a family use, by the beginning of their names."""
+
+
+def build_link_residuals(node: str, fabric: str, own: Sequence[CalibrationSpec] = ()) -> dict[str, Residuals]:
+    """Return how far the prices of collectives were off in a node and across nodes.
+
+    The user's `own` calibrations tell it for the collectives that they hold.
+    """
     found: dict[str, Residuals] = {}
     for family, name, one in (
         (NODE, node, library.link_calibration("nodes", node)),
@@ -99,16 +121,36 @@ def build_link_residuals(node: str, fabric: str) -> dict[str, Residuals]:
     ):
         if one is not None:
             found[family] = _residuals(one, one.gpu == name)
+        for other in own_of(own, name, COLLECTIVES):
+            found[family] = joined(_residuals(other, True), found.get(family))
     return found
 
 
-def leg_residuals(spec: TransportSpec, gpu: GpuSpec, node: NodeSpec, nic: NicSpec) -> dict[str, Residuals]:
+def joined(own: Residuals, shipped: Residuals | None) -> Residuals:
+    """Return a user's residuals with those that are shipped for what he did not measure."""
+    if shipped is None or set(shipped.quantiles) <= set(own.quantiles):
+        return own
+    part = 1 / shipped.stretch
+    scaled = {name: (low * part, mid * part, high * part) for name, (low, mid, high) in own.quantiles.items()}
+    covered = {
+        name: (min(low, own.covered.get(name, (low, high))[0]), max(high, own.covered.get(name, (low, high))[1]))
+        for name, (low, high) in shipped.covered.items()
+    }
+    return Residuals({**shipped.quantiles, **scaled}, covered, shipped.stretch)
+
+
+def leg_residuals(
+    spec: TransportSpec, gpu: GpuSpec, node: NodeSpec, nic: NicSpec, own: Sequence[CalibrationSpec] = ()
+) -> dict[str, Residuals]:
     """Return how far the prices of the legs of a transport were off, wider on links that it was not fitted on."""
     one = library.link_calibration("transports", spec.name)
     if one is None:
         return {}
-    own = all(abs(scale - 1) < SAME for scale in link_scales(spec, gpu, node, nic).values())
-    return {f"transport-{spec.name}": _residuals(one, own)}
+    same = all(abs(scale - 1) < SAME for scale in link_scales(spec, gpu, node, nic).values())
+    known = _residuals(one, same)
+    for other in own:
+        known = joined(_residuals(other, True), known)
+    return {f"transport-{spec.name}": known}
 
 
 def _residuals(one: CalibrationSpec, own: bool) -> Residuals:
@@ -215,6 +257,7 @@ def build_runtime(software: SoftwareSpec) -> Runtime:
             cross_entropy=fused,
             logits_bytes=logits,
             compiled=runtime.compiled.value,
+            attention=runtime.attention_kernel.value if runtime.attention_kernel else "fused",
             weights_in_combine=bool(runtime.weights_in_combine and runtime.weights_in_combine.value),
         ),
         launches_per_moe_layer=runtime.launches_per_moe_layer.value,

@@ -1,7 +1,7 @@
 """Time of grouped matrix products: one kernel over the experts of a rank."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -23,6 +23,15 @@ class Skewed:
 
     active: Numeric
     tiles: Mapping[int, Numeric]
+
+
+def skewed(work: Gemm) -> Skewed | None:
+    """Tiles of the groups of a product; None where all groups have the same rows."""
+    if work.spread is None:
+        return None
+    rows = work.m * work.spread
+    tiles = {high: np.ceil(rows / high).sum(axis=0) for high in HEIGHTS}
+    return Skewed(np.minimum(rows, 1).sum(axis=0), tiles)
 
 
 def grouped_gemm_time(work: Gemm, gpu: Gpu, skewed: Skewed | None = None) -> Numeric:
@@ -50,7 +59,18 @@ def grouped_gemm_time(work: Gemm, gpu: Gpu, skewed: Skewed | None = None) -> Num
 
 
 def grouped_parts(work: Gemm, gpu: Gpu, skewed: Skewed | None = None) -> Product:
-    """Compute, memory and fixed time of a grouped GEMM. [s]"""
+    """Compute, memory and fixed time of a grouped GEMM. [s]
+
+    More rows never take less time, though kernels for few rows reach a lower rate: the first tile of every group counts.
+    """
+    found = _parts(work, gpu, skewed)
+    if skewed is not None:
+        return found
+    first = _parts(replace(work, m=np.minimum(work.m, HEIGHTS[-1])), gpu, None)
+    return replace(found, compute=np.maximum(found.compute, first.compute))
+
+
+def _parts(work: Gemm, gpu: Gpu, skewed: Skewed | None) -> Product:
     constants = gpu.kernels
     if skewed is None:
         active = work.groups * np.minimum(work.m, 1)
@@ -84,10 +104,11 @@ def row_tiles(rows: Numeric, high: int, active: Numeric) -> tuple[Numeric, Numer
 def grouped_share(rows: Numeric, gpu: Gpu) -> Numeric:
     """Rate of a grouped GEMM over that of a dense one of the same tiles. [-]
 
-    Constant up to 128 and from 32,768 rows a group on, and between 256 and 4,096; linear in the logarithm between.
+    Constant up to 128 and from 32,768 rows a group on, and between 256 and 4,096; linear in the logarithm between. Rows
+    count as whole tiles: what is gained by more rows is never more than what they cost.
     """
     constants = gpu.kernels
-    place = np.log2(np.maximum(rows, 1.0))
+    place = np.log2(np.maximum(np.ceil(rows / HEIGHTS[-1]), 1.0) * HEIGHTS[-1])
     middle = constants.grouped_gemm_efficiency
     few = np.clip(place - 7, 0, 1)  # 128 to 256 rows
     many = np.clip((place - 12) / 3, 0, 1)  # 4,096 to 32,768 rows

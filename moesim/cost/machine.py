@@ -17,6 +17,9 @@ from moesim.spec.provenance import Sourced
 from moesim.workload.mesh import Mesh
 from moesim.workload.setting import Fusion
 
+NORMAL_95 = 1.6449
+"""Standard deviations of a normal distribution below its 95 % quantile."""
+
 
 @dataclass(frozen=True)
 class KernelConstants:
@@ -67,8 +70,14 @@ class KernelConstants:
     attention_wide_penalty: Numeric = 1.1
     attention_latent_penalty: Numeric = 1.0
     attention_power_slope: Numeric = 0.09
+    attention_flash2_forward: Numeric = 1.0
+    attention_flash2_backward: Numeric = 1.0
     memory_l2: Numeric = 0.5
     memory_l2_speedup: Numeric = 1.5
+    pcie_efficiency: Numeric = 0.84
+    pcie_duplex_efficiency: Numeric = 0.8
+    memory_opening: Numeric = 2.0
+    memory_opening_slowdown: Numeric = 0.0
 
 
 @dataclass(frozen=True)
@@ -86,6 +95,7 @@ class Gpu:
     memory_capacity: Numeric
     kernels: KernelConstants
     l2_capacity: Numeric = 50e6
+    pcie_bandwidth: Numeric = 64e9
 
 
 @dataclass(frozen=True)
@@ -145,10 +155,15 @@ class Links:
 
 @dataclass(frozen=True)
 class Host:
-    """The CPU thread that launches kernels. [s]"""
+    """The CPU thread that launches kernels; ``graph``: for each kernel of a replayed CUDA graph. [s]
+
+    ``update_rate``: parameters that the CPUs of a node update in a second. [1/s]
+    """
 
     launch: Numeric
     sync: Numeric
+    graph: Numeric
+    update_rate: Numeric = 4e9
 
 
 @dataclass(frozen=True)
@@ -223,7 +238,7 @@ class Residuals:
     def sigma(self, regime: str = "all") -> float:
         """Standard deviation of a normal distribution with the same 90 % interval. [-]"""
         low, _, high = self.quantiles[regime if regime in self.quantiles else "all"]
-        return self.stretch * (high - low) / (2 * 1.6449)
+        return self.stretch * (high - low) / (2 * NORMAL_95)
 
     def bounds(self, regime: str = "all") -> tuple[float, float]:
         """Factors from a price to the ends of its 90 % interval. [-]"""

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
@@ -10,14 +11,27 @@ from numpy.typing import NDArray
 from moesim.base.numeric import Numeric
 from moesim.cost.blocks import Blocks, PricedBlock, chunk_blocks, price_blocks
 from moesim.cost.collectives import collective_time
+from moesim.cost.contention import Contention
 from moesim.cost.machine import Group
-from moesim.cost.memory_bound import traffic_time
+from moesim.cost.offload import offloaded_bytes, optimizer_parts, stall
 from moesim.cost.plan import Plan, Slow, composition
+from moesim.cost.replication import gradient_buckets, parameter_gather_time, stage_reduction_time
 from moesim.cost.sharing import beside, chunk_nic_time
-from moesim.cost.stage import ChunkTime, Keep, Ops, Piece, chunk_time, interleaved, sequential
-from moesim.timeline.step import Communication, StepGraph, step_graph
-from moesim.workload.ops import Message, Traffic
-from moesim.workload.sharding import RankParams, update_bytes
+from moesim.cost.stage import (
+    BACKWARD,
+    FORWARD,
+    ChunkTime,
+    Keep,
+    Ops,
+    Piece,
+    chunk_time,
+    interleaved,
+    sequential,
+    two_batches,
+)
+from moesim.cost.update import update_parts
+from moesim.timeline.step import Communication, Reduction, StepGraph, step_graph
+from moesim.workload.ops import Message
 from moesim.workload.stages import Stage
 
 CLASSES = ("ep", "tp", "cp", "pp", "dp", "host")
@@ -47,7 +61,9 @@ def plan_graph(plan: Plan) -> StepGraph:
     strategy = plan.strategy
     sharding = plan.sharding
     once = not sharding.per_micro_batch or sharding.inside_node  # hybrid sharding still sums over its replicas
-    reduce: Communication = ("overlap" if strategy.overlap_grad_reduce else "after") if once else "none"
+    reduce: Reduction = ("overlap" if strategy.overlap_grad_reduce else "after") if once else "none"
+    if once and strategy.stale_gradients:
+        reduce = "stale"
     gathers = sharding.optimizer and not sharding.weights
     gather: Communication = ("overlap" if strategy.overlap_param_gather else "after") if gathers else "none"
     return step_graph(
@@ -82,6 +98,9 @@ def step_times(plan: Plan, blocks: Blocks, keep: Keep | None = None) -> StepTime
     chunks = _Chunks(plan, blocks, keep)
     sends = [boundary_time(plan, stage) * keep.get("pp", 1.0) for stage in range(graph.num_stages - 1)]
 
+    offloads = bool(plan.strategy.activation_offload)
+    moved = offloaded_bytes(plan, blocks) if offloads else [0.0] * graph.num_stages
+
     def put(row: int, seconds: Numeric, parts: Parts) -> None:
         durations[row] = seconds
         parts_of[row] = parts
@@ -92,25 +111,39 @@ def step_times(plan: Plan, blocks: Blocks, keep: Keep | None = None) -> StepTime
 
     for (kind, where), row in graph.rows.items():
         match kind, where:
-            case "F" | "BW", int():
+            case "F" | "BW" | "B" | "W", int():
                 chunk = chunks.single(kind, where)
-                put(row, *_with_sends(plan, chunk, [_outgoing(kind, where, sends)]))
+                copied = moved[where] if kind != "W" else 0.0
+                wait = stall(plan, copied, chunk.seconds) if offloads else 0.0
+                put(row, *_with_sends(plan, chunk, [_outgoing(kind, where, sends)], wait))
             case "OV", (int(forward), int(backward)):
                 chunk = chunks.merged(forward, backward)
                 outgoing = [_outgoing("F", forward, sends), _outgoing("BW", backward, sends)]
-                put(row, *_with_sends(plan, chunk, outgoing))
+                copied = np.maximum(moved[forward], moved[backward]) if offloads else 0.0
+                wait = stall(plan, copied, chunk.seconds, both_ways=True) if offloads else 0.0
+                put(row, *_with_sends(plan, chunk, outgoing, wait))
             case "reduce", int():
-                seconds = gradient_reduction_time(plan, plan.params[where])
-                if plan.strategy.overlap_grad_reduce:
-                    seconds = _behind(seconds, chunks.left("BW", where, plan.replica_group), plan.stages[where])
+                seconds = stage_reduction_time(plan, where)
+                if plan.strategy.overlap_grad_reduce and not plan.strategy.stale_gradients:
+                    last = "W" if ("W", where) in graph.rows else "BW"
+                    buckets = sum(gradient_buckets(plan, plan.trained[where]).values(), 0.0)
+                    pieces = _layers(plan.stages[where]) if plan.strategy.grad_bucket_bytes is None else buckets
+                    seconds = _behind(seconds, chunks.left(last, where, plan.replica_group), pieces)
                 exchange(row, seconds, "dp")
             case "gather", int():
-                seconds = parameter_gather_time(plan, plan.params[where])
+                seconds = parameter_gather_time(plan, plan.trained[where])
                 if plan.strategy.overlap_param_gather:
-                    seconds = _behind(seconds, chunks.left("F", where, plan.replica_group), plan.stages[where])
+                    left = chunks.left("F", where, plan.replica_group)
+                    seconds = _behind(seconds, left, _layers(plan.stages[where]))
                 exchange(row, seconds, "dp")
             case "optimizer", int():
-                exchange(row, optimizer_time(plan, where), "optimizer")
+                steps = [update_parts(plan, where)]
+                steps += [optimizer_parts(plan, where)] if plan.strategy.optimizer_offload else []
+                parts = {
+                    name: sum((step[name] for step in steps if name in step), 0.0) * keep.get(name, 1.0)
+                    for name in ("optimizer", "dp", "pcie")
+                }
+                put(row, sum(parts.values(), 0.0), partial(_firsts, parts))
             case _:
                 raise ValueError(f"no price for a task {kind} of {where}")
     if plan.strategy.overlap_p2p:
@@ -145,9 +178,20 @@ class _Chunks:
         self._keys = [composition(plan, stage) for stage in plan.stages]
         self._known: dict[object, ChunkTime] = {}
         self._busy: dict[object, Numeric] = {}
+        self._halves = price_blocks(plan.half) if plan.strategy.two_batch_overlap else None
 
     def single(self, kind: str, stage: int) -> ChunkTime:
-        return self._time((kind, self._keys[stage]), lambda: sequential(self._ops(kind, stage)), 0.0)
+        key = (kind, self._keys[stage])
+        if self._halves is None:
+            return self._time(key, lambda: sequential(self._ops(kind, stage)), self._plan.contention(kind))
+        return self._time(key, lambda: self._both_halves(kind, stage), self._plan.contention(kind))
+
+    def _both_halves(self, kind: str, stage: int) -> tuple[Piece, ...]:
+        """A chunk of two half micro-batches; a weight gradient that was put off has no exchange to run beside."""
+        layers = self._ops(kind, stage)
+        if kind == "W":
+            return sequential([*layers, *layers])
+        return two_batches(layers, FORWARD if kind == "F" else BACKWARD)
 
     def busy(self, kind: str, stage: int) -> Numeric:
         """Time that a chunk keeps the NIC busy. [s]"""
@@ -168,43 +212,62 @@ class _Chunks:
         return self._time(key, lambda: interleaved(self._ops("F", forward), self._ops("BW", backward)), share)
 
     def _ops(self, kind: str, stage: int) -> list[Ops]:
-        chunk: list[PricedBlock] = chunk_blocks(self._plan, self._plan.stages[stage], self._blocks)
+        blocks = self._blocks if self._halves is None else self._halves
+        chunk: list[PricedBlock] = chunk_blocks(self._plan, self._plan.stages[stage], blocks)
         if kind == "F":
             return [block.forward for block in chunk]
-        return [block.backward for block in reversed(chunk)]
+        if kind == "BW":
+            return [block.backward for block in reversed(chunk)]
+        return [block.split[kind == "W"] for block in reversed(chunk)]
 
-    def _time(self, key: object, pieces: Callable[[], tuple[Piece, ...]], share: Numeric) -> ChunkTime:
+    def _time(self, key: object, pieces: Callable[[], tuple[Piece, ...]], share: Numeric | Contention) -> ChunkTime:
         if key not in self._known:
             plan = self._plan
             self._known[key] = chunk_time(pieces(), plan.shape, plan.machine.host.sync, share, self._keep)
         return self._known[key]
 
 
-def _behind(seconds: Numeric, chunk: Numeric, stage: Stage) -> Numeric:
-    r"""What is left of a reduction or gathering that runs layer by layer beside the chunk next to it. [s]
+def _layers(stage: Stage) -> Numeric:
+    """Pieces in which the weights of a stage are reduced or gathered: its layers and ends. [-]"""
+    return float(max(stage.num_layers + stage.embedding + stage.loss, 1))
+
+
+def _behind(seconds: Numeric, chunk: Numeric, pieces: Numeric) -> Numeric:
+    r"""What is left of a reduction or gathering that runs piece by piece beside the chunk next to it. [s]
 
     .. math:: \max(T / n, \; T - T_{chunk} (1 - 1 / n))
 
-    The chunk counts with the time in which it leaves the NIC idle. With n layers, the reduction of one waits for its own backward only, so all but the last one's can hide behind the
-    chunk; the gatherings of a forward mirror that. Layers are taken as equal.
+    The chunk counts with the time in which it leaves the NIC idle. With n layers or buckets, the reduction of one waits
+    for its own backward only, so all but the last one's can hide behind the chunk; the gatherings of a forward mirror that.
+    Pieces are taken as equal.
     """
-    layers = max(stage.num_layers + stage.embedding + stage.loss, 1)
-    return np.maximum(seconds / layers, seconds - chunk * (1 - 1 / layers))
+    return np.maximum(seconds / pieces, seconds - chunk * (1 - 1 / pieces))
 
 
 def _outgoing(kind: str, stage: int, sends: list[Numeric]) -> Numeric | None:
-    """The send that follows a chunk: activations to the next stage, gradients to the one before."""
+    """The send that follows a chunk: activations to the next stage, gradients to the one before, none behind a W."""
+    if kind == "W":
+        return None
     boundary = stage if kind == "F" else stage - 1
     return sends[boundary] if 0 <= boundary < len(sends) else None
 
 
-def _with_sends(plan: Plan, chunk: ChunkTime, outgoing: list[Numeric | None]) -> tuple[Numeric, Parts]:
-    """Blocking sends hold up the rank after the chunk; overlapped ones are delays of the step graph instead."""
+def _with_sends(
+    plan: Plan, chunk: ChunkTime, outgoing: list[Numeric | None], wait: Numeric = 0.0
+) -> tuple[Numeric, Parts]:
+    """Blocking sends hold up the rank after the chunk; overlapped ones are delays of the step graph instead.
+
+    `wait`: for copies to or from the host that outlast the chunk. [s]
+    """
     sends = [] if plan.strategy.overlap_p2p else [send for send in outgoing if send is not None]
-    seconds: Numeric = chunk.seconds
+    seconds: Numeric = chunk.seconds + wait
     for send in sends:
         seconds = seconds + send
-    return seconds, lambda: chunk.categories | {"pp": sum(map(_first, sends), 0.0)}
+    return seconds, lambda: chunk.categories | {"pp": sum(map(_first, sends), 0.0), "pcie": _first(wait)}
+
+
+def _firsts(parts: dict[str, Numeric]) -> dict[str, float]:
+    return {name: _first(seconds) for name, seconds in parts.items()}
 
 
 def _first(seconds: Numeric) -> float:
@@ -226,68 +289,3 @@ def boundary_time(plan: Plan, stage: int) -> Numeric:
     if plan.errors is None:
         return seconds
     return seconds * plan.errors.raised(Message("send-recv", "pp", payload), "pp", "stage boundary", pair)
-
-
-def gradient_reduction_time(plan: Plan, params: RankParams) -> Numeric:
-    """Time to reduce the gradients of one stage at the end of the step. [s]"""
-    return _one_after_the_other(plan, gradient_messages(plan, params))
-
-
-def parameter_gather_time(plan: Plan, params: RankParams) -> Numeric:
-    """Time to gather the updated weights of one stage from its replicas. [s]"""
-    return _one_after_the_other(plan, gather_messages(plan, params))
-
-
-def gradient_messages(plan: Plan, params: RankParams) -> tuple[Message, ...]:
-    """What reduces the gradients of one stage at the end of the step.
-
-    Reduce-scatter where the optimizer is sharded, all-reduce where it is not, and all-reduce over the replicas of a
-    shard under hybrid sharding; dense and expert gradients over their own groups.
-    """
-    types = plan.state_types
-    across: tuple[Message, ...] = ()
-    if plan.sharding.inside_node:
-        owned = RankParams(params.dense / plan.replicas.dense, params.routed / plan.replicas.routed)
-        across = _messages(owned, types.grad, "all-reduce", "replica")
-    if plan.sharding.per_micro_batch:
-        return across
-    collective = "reduce-scatter" if plan.sharding.optimizer else "all-reduce"
-    return across + _messages(params, types.grad, collective, "shard")
-
-
-def gather_messages(plan: Plan, params: RankParams) -> tuple[Message, ...]:
-    """What gathers the updated weights of one stage."""
-    return _messages(params, plan.state_types.param, "all-gather", "shard")
-
-
-def _messages(params: RankParams, value_bytes: float, collective: str, over: str) -> tuple[Message, ...]:
-    counts = {"dense": params.dense, "routed": params.routed}
-    return tuple(Message(collective, f"{part}-{over}", value_bytes * count) for part, count in counts.items())
-
-
-def _one_after_the_other(plan: Plan, messages: tuple[Message, ...]) -> Numeric:
-    total: Numeric = 0.0
-    for work in messages:
-        seconds = collective_time(
-            work.collective, work.size, plan.machine.group(plan.mesh, work.axis), plan.machine.links
-        )
-        total = total + seconds * plan.raised(work, "dp", message_name(work))
-    return total
-
-
-def message_name(work: Message) -> str:
-    """Name of a message about training state."""
-    return f"{work.collective} of {work.axis.partition('-')[0]} state"
-
-
-def optimizer_work(plan: Plan, rank: int) -> Traffic:
-    """The Adam step of one rank: it is bound by HBM."""
-    ranks = plan.schedule.stage_rank(plan.strategy.pp, plan.strategy.vpp)
-    held = sum((plan.params[stage] for stage, owner in enumerate(ranks) if owner == rank), RankParams())
-    return Traffic(update_bytes(held, plan.replicas, plan.state_types, plan.sharding))
-
-
-def optimizer_time(plan: Plan, rank: int) -> Numeric:
-    """Time of the Adam step of one rank. [s]"""
-    work = optimizer_work(plan, rank)
-    return traffic_time(work.hbm_bytes, plan.machine.gpu) * plan.raised(work, "optimizer", f"optimizer of rank {rank}")

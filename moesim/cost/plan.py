@@ -1,24 +1,34 @@
 """A plan: a strategy resolved against a model and a machine, ready to be priced."""
 
+import math
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
 from moesim.base.numeric import Numeric
+from moesim.cost.contention import Contention
+from moesim.cost.expert_gemms import expert_gemms
 from moesim.cost.machine import Group, Machine
 from moesim.cost.transports import Transport, transports
 from moesim.cost.uncertainty import PriceErrors
 from moesim.fabric.network import Network
 from moesim.timeline.schedule import Schedule
-from moesim.timeline.schedules import schedules
-from moesim.workload.experts import expert_leg
+from moesim.timeline.schedules import find_schedule
+from moesim.workload.adapters import adapters, parse_adapter
+from moesim.workload.adapting import Adapting
+from moesim.workload.compression import Compression, compressions, parse_compression
+from moesim.workload.documents import Documents
+from moesim.workload.loads import Cut, Skew, skew
 from moesim.workload.mesh import Mesh
 from moesim.workload.model import Model
 from moesim.workload.ops import ExpertLeg, Message, Work
+from moesim.workload.optimizers import Optimizer, optimizers
 from moesim.workload.precision import Recipe, recipes
 from moesim.workload.recompute import RecomputePolicy, parse, policies
-from moesim.workload.setting import Setting
+from moesim.workload.routed import expert_leg
+from moesim.workload.routing import has_law
+from moesim.workload.setting import ExpertProducts, Setting
 from moesim.workload.sharding import SHARDINGS, RankParams, Replicas, Sharding, StateTypes, stage_params
 from moesim.workload.stages import Stage
 from moesim.workload.strategy import DTYPE_BYTES, Strategy
@@ -63,8 +73,9 @@ class Plan:
     """One run (or a batch of runs that share pipeline shape and methods), with all names resolved.
 
     ``shape`` is the shape of the columns: degrees and machine constants may be arrays of it. ``errors``: columns in
-    which prices are raised by their standard error; None in a batch that wants no interval. ``slow``: pipeline ranks
-    that a fault slows down.
+    which prices are raised by their standard error; None in a batch that wants no interval. ``documents``: lengths of
+    those that are packed into a sequence, where attention stays inside them. ``slow``: pipeline ranks that a fault slows
+    down.
     """
 
     model: Model
@@ -77,6 +88,7 @@ class Plan:
     shape: tuple[int, ...] = ()
     errors: PriceErrors | None = None
     slow: Slow | None = None
+    documents: Documents | None = None
 
     @cached_property
     def mesh(self) -> Mesh:
@@ -98,26 +110,64 @@ class Plan:
             cp_kind=strategy.cp_kind,
             overlap_tp=strategy.overlap_tp,
             overlap_shared_expert=strategy.overlap_shared_expert,
-            routed_load=self._routed_load,
+            routed_load=self.routed_load,
+            documents=self.documents,
+            step_tokens=strategy.micro_batch * self.num_micro_batches * self.sequence_length,
             fusion=self.machine.runtime.fusion,
+            skew=self.skew,
+            replicated=strategy.replicated_experts,
+            node_limit=strategy.node_limit,
+            products=self._products,
+            fusions=strategy.fusions,
         )
         if self.model.moe is None:
             return bare
         leg = expert_leg(self.model.moe, self.model.hidden, bare)
-        return replace(bare, passes=self.transport.passes(leg, self.expert_group))
+        passes = self.transport.passes(leg, self.expert_group)
+        return replace(bare, passes=replace(passes, host_syncs=0) if strategy.sync_free else passes)
 
     @property
-    def _routed_load(self) -> Numeric:
+    def routed_load(self) -> Numeric:
         """Rows that the slowest rank executes over the mean. [-]
 
-        Routing ``capacity`` drops above the capacity and pads up to it; otherwise a capacity only cuts the hottest rank.
+        A routing with a law says it of every rank; routing ``capacity`` drops above the capacity and pads up to it; otherwise a capacity only cuts the hottest rank.
         """
         strategy = self.strategy
+        if self.skew is not None:
+            return self.skew.load
         if strategy.capacity_factor is None:
             return strategy.rank_imbalance
         if strategy.routing == "capacity":
             return strategy.capacity_factor
         return np.minimum(strategy.rank_imbalance, strategy.capacity_factor)
+
+    @property
+    def _products(self) -> ExpertProducts:
+        """How the products of the experts are made, and how large their buffers are."""
+        strategy = self.strategy
+        kind, capacity = expert_gemms.get(strategy.expert_gemm), strategy.capacity_factor
+        slack = np.maximum(capacity / self.routed_load, 1.0) if strategy.sync_free and capacity is not None else 1.0
+        return ExpertProducts(
+            kind=strategy.expert_gemm,
+            kernel_each=kind.kernel_each,
+            host_counts=kind.host_counts,
+            padding=capacity if kind.padded else None,
+            slack=slack,
+            low_dispatch=strategy.dispatch_precision == "recipe",
+            fused_forward=strategy.expert_kernel != "separate",
+            fused_backward=strategy.expert_kernel == "fused",
+            waves=strategy.expert_waves,
+            delay_wgrad=strategy.delay_wgrad,
+        )
+
+    @cached_property
+    def skew(self) -> Skew | None:
+        """What the slowest rank gets where the routing says how popular each expert is."""
+        strategy = self.strategy
+        if self.model.moe is None or not has_law(strategy.routing):
+            return None
+        cut = Cut(strategy.capacity_factor, strategy.capacity_per == "expert", strategy.replicated_experts)
+        return skew(strategy.routing, self.model.moe.num_experts, strategy.ep, cut)
 
     @property
     def expert_group(self) -> Group:
@@ -143,15 +193,42 @@ class Plan:
         return self.errors.raised(work, category, name, group)
 
     @property
+    def half(self) -> "Plan":
+        """The same with half of the micro-batch, as two overlapped halves run it."""
+        return replace(self, strategy=self.strategy.replace(micro_batch=self.strategy.micro_batch / 2))
+
+    def contention(self, kind: str) -> Contention:
+        """What kernels and exchange of a chunk, forward (F) or backward, lose to each other."""
+        strategy, exchanging = self.strategy, self.mesh.ep > 1
+        share = self.transport.sm_share(self.machine) * exchanging
+        if strategy.two_batch_overlap:
+            told = self.machine.transports.get(strategy.transport, {})
+            slower = {
+                name: told[f"two_batch_{name}_slowdown"] * exchanging
+                for name in ("grouped_gemm", "gemm", "attention", "exchange")
+                if f"two_batch_{name}_slowdown" in told
+            }
+            return Contention(share, slower.pop("exchange", 0.0), slower)
+        beside = 1 - 1 / strategy.expert_waves  # the first dispatch and the last combine run alone
+        if strategy.delay_wgrad and kind != "F":
+            beside = max(beside, 0.5)  # one of two legs
+        return Contention(share * beside)
+
+    @property
     def leg(self) -> ExpertLeg | None:
         """The dispatch of the routed layers (all alike); None in a dense model."""
         moe = self.model.moe
-        return expert_leg(moe, self.model.hidden, self.setting) if moe else None
+        return expert_leg(moe, self.model.hidden, self.setting, forward=True) if moe else None
 
     @property
     def recipe(self) -> Recipe:
         """Precision recipe, by its name."""
         return recipes.get(self.strategy.precision)
+
+    @property
+    def optimizer(self) -> Optimizer:
+        """Optimizer, by its name."""
+        return optimizers.get(self.strategy.optimizer)
 
     @property
     def transport(self) -> Transport:
@@ -160,8 +237,8 @@ class Plan:
 
     @property
     def schedule(self) -> Schedule:
-        """Pipeline schedule, by its name."""
-        return schedules.get(self.strategy.schedule)
+        """Pipeline schedule, by its name or its file."""
+        return find_schedule(self.strategy.schedule)
 
     @property
     def recompute(self) -> tuple[RecomputePolicy, ...]:
@@ -178,6 +255,16 @@ class Plan:
         counts = [count for name in self.strategy.recompute if (count := parse(name)[1]) is not None]
         return min([stage.num_layers, *counts])
 
+    def captures(self, scope: str) -> bool:
+        """Whether operations of a scope are replayed from a CUDA graph; ``full`` captures the ends of the model too."""
+        chosen = self.strategy.cuda_graph.split("+")
+        return "full" in chosen or scope in chosen
+
+    def segment(self, stage: Stage) -> int:
+        """Layers of a stage that one kept input stands for, ceil(sqrt(n)) of the n recomputed ones; else 1."""
+        segmented = any(policy.segments for policy in self.recompute)
+        return math.isqrt(max(self.recomputed_layers(stage) - 1, 0)) + 1 if segmented else 1
+
     @property
     def sharding(self) -> Sharding:
         """What is split over the replicas."""
@@ -189,7 +276,12 @@ class Plan:
     @cached_property
     def replicas(self) -> Replicas:
         """Ranks over which dense and routed state is split."""
-        return Replicas(self.mesh.size("dense-shard"), self.mesh.size("routed-shard"))
+        copies = self.schedule.pipelines
+        return Replicas(copies * self.mesh.size("dense-shard"), copies * self.mesh.size("routed-shard"))
+
+    def copies_of(self, group: Group) -> Group:
+        """The replicas of a group on all pipelines that run through the ranks; the others sit on other nodes."""
+        return Group(self.schedule.pipelines * group.size, group.per_node)
 
     @property
     def state_types(self) -> StateTypes:
@@ -205,7 +297,8 @@ class Plan:
         else:
             compute, copies = 2.0, recipe.weight_copies_bytes
         grad, moment = (DTYPE_BYTES[name] for name in (strategy.grad_dtype, strategy.optimizer_state_dtype))
-        return StateTypes(param, grad, moment, main, copies, compute)
+        kept = self.optimizer
+        return StateTypes(param, grad, moment, main, copies, compute, kept.matrix_moments, kept.plain_moments)
 
     @cached_property
     def params(self) -> tuple[RankParams, ...]:
@@ -218,6 +311,50 @@ class Plan:
                 distinct[key] = stage_params(self.model, stage, self.mesh, self.sequence_length)
             found.append(distinct[key])
         return tuple(found)
+
+    @property
+    def compression(self) -> tuple[Compression | None, int]:
+        """How gradients travel, by its name, and the rank of its factors; None where they travel as they are."""
+        name, rank = parse_compression(self.strategy.grad_compression)
+        return (None if name == "none" else compressions.get(name)), rank or 0
+
+    @property
+    def adapting(self) -> Adapting | None:
+        """Adapter of the run; None where every weight is trained."""
+        name, rank = parse_adapter(self.strategy.adapter)
+        return None if rank is None else Adapting(adapters.get(name), rank, self.strategy.adapter_targets)
+
+    @property
+    def flop_per_token(self) -> float:
+        """Model FLOPs of one token, without weight gradients of frozen weights. [FLOP]"""
+        columns = self.documents.columns if self.documents else None
+        whole = self.model.flop_per_token(self.sequence_length, columns=columns)
+        return whole if self.adapting is None else self.adapting.flop_per_token(self.model, whole)
+
+    @cached_property
+    def trained(self) -> tuple[RankParams, ...]:
+        """Parameters of each stage on one of its ranks that are trained; the others are frozen."""
+        adapting = self.adapting
+        if adapting is None:
+            return self.params
+        return tuple(adapting.stage_params(self.model, stage, self.mesh) for stage in self.stages)
+
+    def gathered_bytes(self, params: RankParams, trained: RankParams) -> RankParams:
+        """What a gathering of split weights brings back, of each kind. [B]"""
+        value, adapting = self.state_types.compute, self.adapting
+        if adapting is None:
+            return params.weighted(value, value)
+        frozen = adapting.adapter.frozen_bytes
+        return params.weighted(value if frozen is None else frozen, value) + trained.weighted(value, value)
+
+    def frozen_bytes(self, params: RankParams) -> Numeric:
+        """Weights on one rank that are not trained. [B]"""
+        adapting, types = self.adapting, self.state_types
+        if adapting is None:
+            return 0.0
+        quantised, value = adapting.adapter.frozen_bytes, types.param + types.copies
+        held = params.weighted(value if quantised is None else quantised, value)
+        return held.share(self.replicas.dense, self.replicas.routed) if self.sharding.weights else held.total
 
     def boundary_crosses_nodes(self, stage: int) -> Numeric:
         """1.0 where stage and the next one sit on ranks of different NVLink domains, else 0.0."""

@@ -5,21 +5,24 @@ import numpy as np
 from moesim.base.numeric import Numeric
 from moesim.cost.attention import attention_time
 from moesim.cost.collectives import collective_time
+from moesim.cost.expert_gemms import expert_gemms
+from moesim.cost.fused_experts import fused_experts_time
 from moesim.cost.gemm import gemm_time
-from moesim.cost.grouped import grouped_gemm_time
 from moesim.cost.machine import Machine
 from moesim.cost.memory_bound import traffic_time
 from moesim.cost.transports import Transport, leg_time
 from moesim.workload.mesh import Mesh
-from moesim.workload.ops import AttentionCore, ExpertLeg, Gemm, Message, Op, Traffic
+from moesim.workload.ops import AttentionCore, ExpertLeg, FusedExperts, Gemm, Message, Op, Traffic
 
 
 def op_time(op: Op, mesh: Mesh, machine: Machine, transport: Transport) -> Numeric:
     """Time of an operation on its lane, alone on the machine. [s]"""
     match op.work:
         case Gemm():
-            price = grouped_gemm_time if op.category == "grouped_gemm" else gemm_time
+            price = expert_gemms.get(op.work.kind).time if op.category == "grouped_gemm" else gemm_time
             return price(op.work, machine.gpu)
+        case FusedExperts():
+            return fused_experts_time(op.work, machine.group(mesh, "ep"), machine, transport)
         case AttentionCore():
             return attention_time(op.work, machine.gpu)
         case Traffic():
@@ -43,6 +46,6 @@ def launches(op: Op, mesh: Mesh) -> Numeric:
             return op.kernels
 
 
-def launch_time(op: Op, mesh: Mesh, machine: Machine) -> Numeric:
-    """Time that the host spends on launching an operation. [s]"""
-    return launches(op, mesh) * machine.host.launch
+def launch_time(op: Op, mesh: Mesh, machine: Machine, captured: bool = False) -> Numeric:
+    """Time that the host spends on launching an operation, which a CUDA graph may have captured. [s]"""
+    return launches(op, mesh) * (machine.host.graph if captured else machine.host.launch)

@@ -7,10 +7,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from moesim.base.numeric import Numeric
-from moesim.cost.machine import Gpu, Residuals
+from moesim.cost.machine import Gpu
 from moesim.workload.ops import AttentionCore, Gemm, Traffic
 
 Regimes = NDArray[Any]
+OTHER_KERNELS = "other kernels"
+"""Word for norms, activations, permutations, updates and casts that look for their scale."""
 
 
 def gemm_regime(work: Gemm) -> Regimes:
@@ -26,14 +28,15 @@ def grouped_regime(work: Gemm) -> Regimes:
 
 
 def attention_regime(work: AttentionCore, gpu: Gpu) -> Regimes:
-    """By tiles of queries per SM."""
+    """By tiles of queries per SM; another shape of heads and the backward are other kernels."""
     tiles = work.batch * work.heads * np.ceil(work.queries / 128) / gpu.num_sms
-    return _named(tiles, (1, 4), "tiles per SM", "latent" if work.query_dim != work.value_dim else "")
+    words = ("latent" if work.query_dim != work.value_dim else "", "backward" if work.backward else "")
+    return _named(tiles, (1, 4), "tiles per SM", " ".join(filter(None, words)))
 
 
 def traffic_regime(work: Traffic, gpu: Gpu) -> Regimes:
-    """By size against the L2."""
-    return _named(work.hbm_bytes / gpu.l2_capacity, (0.1, 2), "of L2")
+    """By size against the L2; kernels that do more than pass their bytes on are not like those that were measured."""
+    return _named(work.hbm_bytes / gpu.l2_capacity, (0.1, 2), "of L2", "" if work.plain else OTHER_KERNELS)
 
 
 FAMILIES = {"gemm": "gemm", "grouped_gemm": "grouped-gemm", "attention": "attention", "memory_bound": "memory"}
@@ -70,13 +73,6 @@ def quantities(work: Gemm | AttentionCore | Traffic) -> dict[str, float]:
         case Traffic():
             names = {"bytes": work.hbm_bytes}
     return {name: float(value) for name, value in names.items()}
-
-
-def sigma(residuals: Residuals, regimes: Regimes) -> Numeric:
-    """Standard error of the logarithm of each price. [-]"""
-    known = {name: residuals.sigma(name) for name in np.unique(regimes)}
-    found: Numeric = np.vectorize(known.__getitem__, otypes=[float])(regimes)
-    return found
 
 
 def _named(values: Numeric, edges: tuple[float, ...], unit: str, kind: str = "") -> Regimes:

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from moesim.base.numeric import Numeric
+from moesim.cost.contention import Contention, stretched
 from moesim.timeline.graph import Graph, GraphBuilder
 from moesim.timeline.run import critical_path, run
 from moesim.workload.ops import Op
@@ -105,6 +106,24 @@ def interleaved(forward: list[Ops], backward: list[Ops]) -> tuple[Piece, ...]:
     return tuple(piece for piece in pieces if piece.ops)
 
 
+def two_batches(layers: list[Ops], order: tuple[str, ...]) -> tuple[Piece, ...]:
+    """Two chains of the same layers, segment by segment: while one half exchanges rows, the other computes.
+
+    `order` of the segments is that of a forward or of a backward. Blocks without experts run one half after the other.
+    """
+    pieces: list[Piece] = []
+    split = {id(ops): segments(ops) for ops in layers}
+    for ops in layers:
+        parts = [split[id(ops)][name] for name in order] if _has_experts(ops) else [ops]
+        pieces.extend(Piece(half, part) for part in parts for half in (0, 1))
+    return tuple(piece for piece in pieces if piece.ops)
+
+
+FORWARD = ("attention", "dispatch", "experts", "combine")
+BACKWARD = FORWARD[::-1]
+"""Segments of a layer in the order in which a forward, or a backward, runs them."""
+
+
 def _has_experts(ops: Ops) -> bool:
     return any(priced.op.segment == "experts" for priced in ops)
 
@@ -114,7 +133,7 @@ Keep = Mapping[str, NDArray[np.float64]]
 
 
 def chunk_time(
-    pieces: tuple[Piece, ...], shape: tuple[int, ...], host_sync: Numeric, sm_share: Numeric, keep: Keep
+    pieces: tuple[Piece, ...], shape: tuple[int, ...], host_sync: Numeric, sm_share: Numeric | Contention, keep: Keep
 ) -> ChunkTime:
     """Longest path through the operations of a chunk.
 
@@ -127,7 +146,8 @@ def chunk_time(
     host_sync
         Time of a device-to-host read and the wake-up of the host. [s]
     sm_share
-        Share of the SMs that a running expert transport takes from the kernels beside it. [-]
+        Share of the SMs that a running expert transport takes from the kernels beside it, or what else they lose to each
+        other. [-]
     keep
         Columns in which a class is hidden, for its exposure.
     """
@@ -144,7 +164,10 @@ def chunk_time(
     host = _columns([priced.launch * keep.get("host", 1.0) for priced in flat], shape)
     sync = _columns([host_sync * keep.get("host", 1.0)], shape)
     lanes = np.array([priced.lane for priced in flat])
-    device = _stretch(device, lanes, _uses(pieces, distinct, lists), sm_share)
+    contention = sm_share if isinstance(sm_share, Contention) else Contention(sm_share)
+    counts = _uses(pieces, distinct, lists)
+    names = [priced.op.category for priced in flat]
+    device = stretched(device, names, lanes == EP, lanes == SM, counts, contention)
     durations = np.concatenate([device, host, sync])
     structures = tuple(_structure(ops) for ops in lists)
     graph = _graph(structures, tuple((piece.chain, distinct[id(piece.ops)]) for piece in pieces))
@@ -165,19 +188,6 @@ def _uses(pieces: tuple[Piece, ...], distinct: dict[int, int], lists: list[Ops])
     for piece in pieces:
         times[distinct[id(piece.ops)]] += 1
     return np.repeat(times, [len(ops) for ops in lists])
-
-
-def _stretch(
-    device: NDArray[np.float64], lanes: NDArray[np.int_], counts: NDArray[np.float64], sm_share: Numeric
-) -> NDArray[np.float64]:
-    """Kernels pay for the SM-seconds that the transport takes while it runs beside them."""
-    if not np.any(sm_share):
-        return device
-    weighted = device * counts.reshape((-1,) + (1,) * (device.ndim - 1))
-    exchange = weighted[lanes == EP].sum(axis=0)
-    compute = weighted[lanes == SM].sum(axis=0)
-    factor = 1 + sm_share * np.minimum(exchange / np.maximum(compute, 1e-30), 1.0)
-    return np.where((lanes == SM).reshape((-1,) + (1,) * (device.ndim - 1)), device * factor, device)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ independently of each other.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -16,14 +16,14 @@ from moesim.cost.certainty import (
     BLOCKWISE,
     NET,
     NODE,
-    OUTSIDE,
     collective_certainty,
     collective_regime,
     leg_certainty,
 )
+from moesim.cost.kernel_certainty import is_measured, kernel_sigma
 from moesim.cost.machine import Group, Machine, Residuals
 from moesim.cost.regimes import family, quantities, regime
-from moesim.workload.ops import AttentionCore, ExpertLeg, Gemm, Message, Traffic, Work
+from moesim.workload.ops import AttentionCore, ExpertLeg, FusedExperts, Gemm, Message, Traffic, Work
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class PriceErrors:
             return 1.0
         found = list(beyond(known, which, name, kind, values))
         self.outside.update(dict.fromkeys(found))
-        sigma = self._sigma(known, kind, work, group, bool(found))
+        sigma = self._sigma(known, kind, work, group, values)
         factor = np.ones(self.count)
         everywhere, only_outside = self.columns[which]
         factor[everywhere] = np.exp(sigma)
@@ -85,13 +85,15 @@ class PriceErrors:
             factor[only_outside] = np.exp(sigma)
         return factor
 
-    def _sigma(self, known: Residuals, kind: str, work: Work, group: Group | None, outside: bool) -> float:
+    def _sigma(
+        self, known: Residuals, kind: str, work: Work, group: Group | None, values: Mapping[str, float]
+    ) -> float:
         residuals = self.machine.residuals
         if isinstance(work, Message) and group is not None:
             return float(collective_certainty(work.collective, work.size, group, residuals).sigma)
         if isinstance(work, ExpertLeg) and group is not None:
             return float(leg_certainty(self.transport, work, group, residuals).sigma)
-        return known.sigma(kind) * (OUTSIDE if outside else 1.0)
+        return kernel_sigma(known, kind, values)
 
 
 def placed(
@@ -101,8 +103,10 @@ def placed(
     if isinstance(work, Gemm | AttentionCore | Traffic):
         if isinstance(work, Traffic) and not float(work.hbm_bytes):
             return None, "", {}
+        if isinstance(work, AttentionCore):  # what is not known of the backward stands with its own constants
+            work = replace(work, backward=False)
         return family(category), str(regime(work, category, machine.gpu)), quantities(work)
-    if group is None or float(group.size) <= 1:
+    if group is None or float(group.size) <= 1 or isinstance(work, FusedExperts):
         return None, "", {}
     across = float(group.nodes) > 1
     if isinstance(work, ExpertLeg) and transport != BLOCKWISE:
@@ -132,6 +136,6 @@ def beyond(known: Residuals, which: str, name: str, kind: str, values: Mapping[s
         low, high = known.covered.get(quantity, (-np.inf, np.inf))
         if not low <= value <= high:
             found.append(Outside(which, name, quantity, value, low, high))
-    if set(known.quantiles) != {"all"} and kind not in known.quantiles:
+    if not is_measured(known, kind):
         found.append(Outside(which, name, "regime", kind))
     return found

@@ -26,6 +26,7 @@ NAMES = {
     "host": "host (launches, syncs)",
     "bubble": "pipeline bubble",
     "other": "other",
+    "pcie": "copies to and from the host (PCIe)",
 }
 
 
@@ -78,6 +79,10 @@ def _headline(estimate: Estimate) -> Table:
     table.add_row(
         "binding", f"{estimate.binding['resource']}: {estimate.binding['share']:.0%} of the step scales with it"
     )
+    if estimate.routing and estimate.routing["hottest_rank_load"] != 1:
+        load, dropped = estimate.routing["hottest_rank_load"], estimate.routing["dropped_share"]
+        lost = f", {dropped:.1%} of all rows dropped" if dropped else ""
+        table.add_row("routing", f"the hottest rank works on {load:.2f} times the mean of rows{lost}")
     fits = f"{gibibytes(estimate.memory.peak_bytes)} of {gibibytes(estimate.memory.capacity_bytes)} GiB"
     if estimate.feasible:
         table.add_row(
@@ -85,6 +90,8 @@ def _headline(estimate: Estimate) -> Table:
         )
     for violation in estimate.violations:
         table.add_row("memory", Text(f"DOES NOT FIT: {violation.message}", style="bold red"))
+    if estimate.memory.host_bytes_per_node:
+        table.add_row("host memory", f"{gibibytes(estimate.memory.host_bytes_per_node)} GiB of a node, pinned")
     table.title = Text(estimate.name, style="bold")
     table.title_justify = "left"
     return table

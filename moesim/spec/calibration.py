@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from typing import Annotated, Any, get_args
 
-from pydantic import Field
+from pydantic import Field, FiniteFloat, ValidationError, field_validator, model_validator
 
-from moesim.spec.provenance import Constant, SpecModel
+from moesim.base.errors import did_you_mean
+from moesim.spec.hardware import KernelConstants
+from moesim.spec.provenance import Constant, Sourced, SpecModel
 from moesim.spec.validation import NamedSpec
 
 KERNEL_FAMILIES = ("gemm", "grouped-gemm", "attention", "memory")
@@ -19,10 +22,16 @@ DERIVED_SPREAD = 1.5
 class SpreadSpec(SpecModel):
     """Quantiles of the logarithm of predicted over measured time. [-]"""
 
-    count: int
-    q05: float
-    q50: float
-    q95: float
+    count: Annotated[int, Field(ge=0)]
+    q05: FiniteFloat
+    q50: FiniteFloat
+    q95: FiniteFloat
+
+    @model_validator(mode="after")
+    def _in_order(self) -> SpreadSpec:
+        if not self.q05 <= self.q50 <= self.q95:
+            raise ValueError(f"{self.q05:g}, {self.q50:g}, {self.q95:g} are not in order; write q05 <= q50 <= q95")
+        return self
 
     @property
     def sigma(self) -> float:
@@ -62,6 +71,23 @@ class CalibrationSpec(NamedSpec):
     kept: tuple[str, ...] = ()
     note: str | None = None
 
+    @field_validator("covered")
+    @classmethod
+    def _are_ranges(cls, covered: dict[str, tuple[float, float]]) -> dict[str, tuple[float, float]]:
+        for name, (low, high) in covered.items():
+            if not (math.isfinite(low) and math.isfinite(high) and low <= high):
+                raise ValueError(f"{name} from {low:g} to {high:g} is no range; write the smallest value first")
+        return covered
+
+    @model_validator(mode="after")
+    def _can_be_used(self) -> CalibrationSpec:
+        if self.family in KERNEL_FAMILIES:
+            for name, value in self.constants.items():
+                _check_constant(name, value)
+            if "all" not in self.residuals:
+                raise ValueError("residuals has no 'all'; write the quantiles of all rows")
+        return self
+
     def entries(self) -> dict[str, dict[str, Any]]:
         """Constants as a spec writes them, with where they come from."""
         note = f"calibration {self.name}: {self.rows.get('used', 0):,} rows"
@@ -76,3 +102,16 @@ class CalibrationSpec(NamedSpec):
             name: Constant.model_validate({"value": value, "kind": "measured", "source": self.source}).value
             for name, value in getattr(self, which).items()
         }
+
+
+def _check_constant(name: str, value: float | str) -> None:
+    """Raise a `ValueError` where a GPU cannot have such a constant."""
+    field = KernelConstants.model_fields.get(name)
+    if field is None:
+        raise ValueError(f"no constant of kernels '{name}'; {did_you_mean(name, KernelConstants.model_fields)}")
+    options = (field.annotation, *get_args(field.annotation))
+    kind = next(one for one in options if isinstance(one, type) and issubclass(one, Sourced))
+    try:
+        kind.model_validate({"value": value, "kind": "assumed", "note": "checked"})
+    except ValidationError as error:
+        raise ValueError(f"{name}: {error.errors()[0]['msg'].removeprefix('Value error, ')}") from None

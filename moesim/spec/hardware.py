@@ -6,66 +6,88 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from moesim.spec.provenance import Bandwidth, Bytes, Constant, Flop, FlopRate, Number, Seconds, SpecModel, Watts
+from moesim.spec.provenance import (
+    Bandwidth,
+    Bytes,
+    Constant,
+    Flop,
+    FlopRate,
+    Number,
+    Positive,
+    Seconds,
+    Share,
+    SpecModel,
+    Watts,
+)
 from moesim.spec.validation import Count, NamedSpec
 
 
 class KernelConstants(SpecModel):
     """Constants of the kernel cost forms on one GPU; `moesim.cost` says what each form does with them."""
 
-    gemm_efficiency: Number
+    gemm_efficiency: Share
     gemm_prologue: Number
     gemm_power_slope: Number
     gemm_power_onset: Flop
-    gemm_memory_efficiency: Number
-    gemm_norm: Number
+    gemm_memory_efficiency: Share
+    gemm_norm: Positive
     gemm_fixed: Seconds
     grouped_gemm_fixed: Seconds
-    attention_efficiency: Number
+    attention_efficiency: Positive
     attention_prologue: Number
     attention_diagonal: Number
     attention_fixed: Seconds
-    attention_backward_flop_ratio: Number
-    attention_backward_rate: Number
-    memory_efficiency: Number
+    attention_backward_flop_ratio: Positive
+    attention_backward_rate: Positive
+    memory_efficiency: Share
     memory_fixed: Seconds
-    grouped_gemm_efficiency: Number = Field(description="Rate of a grouped GEMM over the dense one. [-]")
-    grouped_gemm_small_efficiency: Number = Field(description="The same up to 128 rows a group. [-]")
-    grouped_gemm_large_efficiency: Number = Field(description="The same from 32,768 rows a group on. [-]")
-    fp8_efficiency: Number | None = Field(None, description="gemm_efficiency for one FP8 scale a tensor. [-]")
-    fp8_rowwise_efficiency: Number | None = Field(None, description="For FP8 scales by row and column. [-]")
-    fp8_blockwise_efficiency: Number | None = Field(None, description="For FP8 scales of 1x128 and 128x128. [-]")
-    mxfp8_efficiency: Number | None = Field(None, description="For MXFP8, one scale a 32 values. [-]")
-    mxfp8_wgrad_rate: Number | None = Field(None, description="Weight-gradient GEMM in MXFP8 over its forward. [-]")
-    fp4_efficiency: Number | None = Field(None, description="For NVFP4. [-]")
-    quantize_efficiency: Number | None = Field(None, description="Rate of a cast over that of a plain copy. [-]")
-    gemm_small_tile_penalty: Number | None = Field(None, description="Time of a 64x64 tile over its share. [-]")
-    gemm_half_tile_penalty: Number | None = Field(None, description="Time of a 128x64 tile over its share. [-]")
-    gemm_square_tile_penalty: Number | None = Field(None, description="Time of a 128x128 tile over its share. [-]")
+    grouped_gemm_efficiency: Positive = Field(description="Rate of a grouped GEMM over the dense one. [-]")
+    grouped_gemm_small_efficiency: Positive = Field(description="The same up to 128 rows a group. [-]")
+    grouped_gemm_large_efficiency: Positive = Field(description="The same from 32,768 rows a group on. [-]")
+    fp8_efficiency: Share | None = Field(None, description="gemm_efficiency for one FP8 scale a tensor. [-]")
+    fp8_rowwise_efficiency: Share | None = Field(None, description="For FP8 scales by row and column. [-]")
+    fp8_blockwise_efficiency: Share | None = Field(None, description="For FP8 scales of 1x128 and 128x128. [-]")
+    mxfp8_efficiency: Share | None = Field(None, description="For MXFP8, one scale a 32 values. [-]")
+    mxfp8_wgrad_rate: Positive | None = Field(None, description="Weight-gradient GEMM in MXFP8 over its forward. [-]")
+    fp4_efficiency: Share | None = Field(None, description="For NVFP4. [-]")
+    quantize_efficiency: Share | None = Field(None, description="Rate of a cast over that of a plain copy. [-]")
+    gemm_small_tile_penalty: Positive | None = Field(None, description="Time of a 64x64 tile over its share. [-]")
+    gemm_half_tile_penalty: Positive | None = Field(None, description="Time of a 128x64 tile over its share. [-]")
+    gemm_square_tile_penalty: Positive | None = Field(None, description="Time of a 128x128 tile over its share. [-]")
     gemm_idle_gain: Number | None = Field(None, description="Share of a tile's time saved where no other SM works. [-]")
     gemm_power_depth: Number | None = Field(None, description="Decades of FLOP that a decade of k counts for. [-]")
     gemm_wave_smoothing: Number | None = Field(None, description="Part of a wave that need not be whole. [-]")
     gemm_split_fixed: Seconds | None = Field(None, description="What cutting k costs.")
     gemm_reduction: Number | None = Field(None, description="Traffic of partial sums over one FP32 result each. [-]")
-    gemm_input_l2: Number | None = Field(None, description="Share of the L2 that holds the left operand. [-]")
-    gemm_input_speedup: Number | None = Field(None, description="How much faster a held left operand moves. [-]")
-    gemm_output_l2: Number | None = Field(None, description="Share of the L2 that holds the result. [-]")
-    gemm_output_speedup: Number | None = Field(None, description="How much faster a held result moves. [-]")
+    gemm_input_l2: Positive | None = Field(None, description="Share of the L2 that holds the left operand. [-]")
+    gemm_input_speedup: Positive | None = Field(None, description="How much faster a held left operand moves. [-]")
+    gemm_output_l2: Positive | None = Field(None, description="Share of the L2 that holds the result. [-]")
+    gemm_output_speedup: Positive | None = Field(None, description="How much faster a held result moves. [-]")
     gemm_narrow_fixed: Seconds | None = Field(None, description="gemm_fixed for operands below 16 bits.")
     gemm_narrow_prologue: Number | None = Field(None, description="Time of a tile's prologue over that of 16 bits. [-]")
     grouped_gemm_prologue: Number | None = Field(None, description="Start and end of a tile, in units of k. [-]")
-    grouped_gemm_norm: Number | None = Field(None, description="p-norm that joins compute and memory. [-]")
+    grouped_gemm_norm: Positive | None = Field(None, description="p-norm that joins compute and memory. [-]")
     grouped_gemm_wave_smoothing: Number | None = Field(None, description="Part of a wave that need not be whole. [-]")
-    grouped_gemm_memory_efficiency: Number | None = Field(None, description="Share of memory_bandwidth. [-]")
-    grouped_gemm_small_tile_penalty: Number | None = Field(None, description="Time of a 64x64 tile over its share. [-]")
-    grouped_gemm_half_tile_penalty: Number | None = Field(None, description="The same of a 64x128 tile. [-]")
+    grouped_gemm_memory_efficiency: Share | None = Field(None, description="Share of memory_bandwidth. [-]")
+    grouped_gemm_small_tile_penalty: Positive | None = Field(
+        None, description="Time of a 64x64 tile over its share. [-]"
+    )
+    grouped_gemm_half_tile_penalty: Positive | None = Field(None, description="The same of a 64x128 tile. [-]")
+    attention_flash2_forward: Positive | None = Field(
+        None, description="Rate of FlashAttention 2 over that of the calibrated kernel. [-]"
+    )
+    attention_flash2_backward: Positive | None = Field(None, description="The same, backward. [-]")
     attention_softmax: Number | None = Field(None, description="Cost of the softmax in head dimensions. [-]")
-    attention_norm: Number | None = Field(None, description="p-norm of spread work and the longest tile. [-]")
-    attention_wide_penalty: Number | None = Field(None, description="Time of heads of 256 over their share. [-]")
-    attention_latent_penalty: Number | None = Field(None, description="Time of 192/128 heads over their share. [-]")
+    attention_norm: Positive | None = Field(None, description="p-norm of spread work and the longest tile. [-]")
+    attention_wide_penalty: Positive | None = Field(None, description="Time of heads of 256 over their share. [-]")
+    attention_latent_penalty: Positive | None = Field(None, description="Time of 192/128 heads over their share. [-]")
     attention_power_slope: Number | None = Field(None, description="Slowdown per decade of FLOP above the onset. [-]")
-    memory_l2: Number | None = Field(None, description="Share of the L2 that holds what a kernel moves. [-]")
-    memory_l2_speedup: Number | None = Field(None, description="How much faster held bytes move. [-]")
+    memory_l2: Positive | None = Field(None, description="Share of the L2 that holds what a kernel moves. [-]")
+    memory_l2_speedup: Positive | None = Field(None, description="How much faster held bytes move. [-]")
+    memory_opening: Positive | None = Field(None, description="Bytes of the slow opening over the L2. [-]")
+    memory_opening_slowdown: Number | None = Field(None, description="Time lost in it over its own at full rate. [-]")
+    pcie_efficiency: Share | None = Field(None, description="Share of pcie_bandwidth that a pinned copy reaches. [-]")
+    pcie_duplex_efficiency: Share | None = Field(None, description="Of that, what is left beside one against it. [-]")
 
 
 class GpuSpec(NamedSpec):
@@ -86,6 +108,12 @@ class GpuSpec(NamedSpec):
     def _has_sms(self) -> GpuSpec:
         if self.num_sms.value < 1 or self.num_sms.value % 1:
             raise ValueError(f"num_sms {self.num_sms.value:g} is no whole number of SMs; write 132")
+        return self
+
+    @model_validator(mode="after")
+    def _has_l2(self) -> GpuSpec:
+        if not self.l2_capacity.value:
+            raise ValueError("l2_capacity is 0; write for example 50 MB")
         return self
 
     @model_validator(mode="after")

@@ -17,6 +17,7 @@ from moesim.spec.provenance import KINDS
 from moesim.spec.yaml_file import Document, KeyPath, dotted
 
 LIKE = "like"
+WITHOUT_RULES = "without_rules"
 OWN_KEYS = frozenset({"schema", "name", "summary", "aliases", "profiles", "preferred", LIKE})
 """Keys that a spec never takes from another one."""
 
@@ -114,14 +115,25 @@ def with_profile(document: Document, name: str) -> Document:
     data = {key: value for key, value in document.data.items() if key not in ("profiles", "aliases", "versions")}
     lines = dict(document.lines)
     for step in _lineage(document, profiles, name):
-        profile = {key: value for key, value in profiles[step].items() if key != "base"}
+        profile = {key: value for key, value in profiles[step].items() if key not in ("base", WITHOUT_RULES)}
         data = _merged(data, profile)
+        data["rules"] = _rules_left(document, step, data.get("rules", []), profiles[step].get(WITHOUT_RULES, []))
         prefix: KeyPath = ("profiles", step)
         lines |= {path[2:]: line for path, line in document.lines.items() if path[:2] == prefix and len(path) > 2}
     own = profiles[name]
     data["profile_of"] = own.get("base", document.data["name"])
     data |= {"name": name, "aliases": own.get("aliases", []), "versions": own.get("versions", [])}
     return Document(document.name, data, lines, document.origins)
+
+
+def _rules_left(document: Document, step: str, rules: list[Any], dropped: list[str]) -> list[Any]:
+    """Return the rules without those that a profile does not have."""
+    known = [rule["name"] for rule in rules]
+    for name in dropped:
+        if name not in known:
+            where = document.where(("profiles", step, WITHOUT_RULES))
+            raise SpecError.single(where, WITHOUT_RULES, f"no rule '{name}'", did_you_mean(name, known))
+    return [rule for rule in rules if rule["name"] not in dropped]
 
 
 def _lineage(document: Document, profiles: Mapping[str, Any], name: str) -> list[str]:

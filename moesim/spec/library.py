@@ -132,7 +132,12 @@ def _linked(written: Document, kind: str, name: str) -> Document:
     path = _link_file(kind, name)
     if not path.is_file():
         return written
-    fits = get("calibrations", path.stem).entries()
+    return with_links(written, kind, [get("calibrations", path.stem)])
+
+
+def with_links(written: Document, kind: str, used: Iterable[CalibrationSpec]) -> Document:
+    """Return a node, a fabric or a transport with the constants of calibrations over those that it has."""
+    fits = {name: entry for one in used for name, entry in one.entries().items()}
     if kind == "transports":
         constants = written.data | {"constants": written.data.get("constants", {}) | fits}
         return Document(written.name, constants, written.lines, written.origins)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from moesim.base.errors import Collector, Issue, SpecError, did_you_mean
-from moesim.spec import library
+from moesim.spec import library, own
 from moesim.spec.calibration import KERNEL_FAMILIES, CalibrationSpec
 from moesim.spec.fabric import FabricSpec
 from moesim.spec.fabric_names import oversubscribed, split_name
@@ -91,7 +91,8 @@ class ScenarioSpecs:
     def transport(self, name: str) -> TransportSpec:
         """Return the constants of an expert transport."""
         if name not in self._transports:
-            spec = _spec(self.scenario, "transports", name, f"transports.{name}", TransportSpec, ("constants",))
+            laid = own.of(self.calibrations, name)
+            spec = _spec(self.scenario, "transports", name, f"transports.{name}", TransportSpec, ("constants",), laid)
             self._transports[name] = spec
         return self._transports[name]
 
@@ -108,10 +109,10 @@ def load_specs(scenario: ScenarioSpec) -> ScenarioSpecs:
     problems = Collector()
 
     def find(
-        kind: str, name: str, prefix: str, type_: type[Any], path: str, own: Sequence[CalibrationSpec] = ()
+        kind: str, name: str, prefix: str, type_: type[Any], path: str, laid: Sequence[CalibrationSpec] = ()
     ) -> Any:
         try:
-            return _spec(scenario, kind, name, prefix, type_, own=own)
+            return _spec(scenario, kind, name, prefix, type_, laid=laid)
         except SpecError as error:
             problems.extend(_at(scenario.where(path), path, error))
 
@@ -121,15 +122,20 @@ def load_specs(scenario: ScenarioSpec) -> ScenarioSpecs:
     gpu = nic = fabric = None
     calibrations: tuple[CalibrationSpec, ...] = ()
     if node is not None:
-        calibrations = _calibrations(scenario, library.find("gpus", node.gpu), problems)
-        gpu = find("gpus", node.gpu, "gpu", GpuSpec, "cluster.node", calibrations)
-        nic = find("nics", node.nic, "nic", NicSpec, "cluster.node")
         fabric_name = scenario.cluster.fabric or node.default_fabric
+        plain, ratio = fabric_name, None
         try:
             plain, ratio = split_name(fabric_name)
-            fabric = oversubscribed(_spec(scenario, "fabrics", plain, "fabric", FabricSpec), ratio)
         except SpecError as error:
             problems.extend(_at(scenario.where("cluster.fabric"), "cluster.fabric", error))
+        calibrations = _calibrations(scenario, node, plain, problems)
+        if links := own.of(calibrations, node.name):
+            node = find("nodes", scenario.cluster.node, "node", NodeSpec, "cluster.node", links)
+        kernels = [one for one in calibrations if one.family in KERNEL_FAMILIES]
+        gpu = find("gpus", node.gpu, "gpu", GpuSpec, "cluster.node", kernels)
+        nic = find("nics", node.nic, "nic", NicSpec, "cluster.node")
+        fabric = find("fabrics", plain, "fabric", FabricSpec, "cluster.fabric", own.of(calibrations, plain))
+        fabric = fabric and oversubscribed(fabric, ratio)
         used, whole = scenario.cluster.gpus, node.gpus_per_node * scenario.cluster.count
         if used is not None and not whole - node.gpus_per_node < used <= whole:
             what = f"{used} GPUs do not fill {scenario.cluster.count} nodes of {node.gpus_per_node}"
@@ -160,38 +166,40 @@ def _spec(
     prefix: str,
     type_: type[Any],
     inner: tuple[str, ...] = (),
-    own: Sequence[CalibrationSpec] = (),
+    laid: Sequence[CalibrationSpec] = (),
 ) -> Any:
-    """Return a spec of the library, with `own` calibrations and the overrides that begin with `prefix`."""
+    """Return a spec of the library, with calibrations laid over it and the overrides that begin with `prefix`."""
     changes = {
         path.removeprefix(prefix + "."): value
         for path, value in scenario.overrides.items()
         if path.startswith(prefix + ".")
     }
-    if not changes and not own:
+    if not changes and not laid:
         return library.get(kind, name)
     where = {path: scenario.where(f"overrides.{prefix}.{path}") for path in changes}
-    document = library.calibrated(library.document(kind, name), own)
+    document = library.document(kind, name)
+    if laid:
+        document = library.calibrated(document, laid) if kind == "gpus" else library.with_links(document, kind, laid)
     return validate(type_, apply_overrides(document, changes, where, inner))
 
 
-def _calibrations(scenario: ScenarioSpec, gpu: str, problems: Collector) -> tuple[CalibrationSpec, ...]:
-    """Return the user's own calibrations of a GPU; one issue for each that is not of it."""
-    found: dict[str, CalibrationSpec] = {}
+def _calibrations(
+    scenario: ScenarioSpec, node: NodeSpec, fabric: str, problems: Collector
+) -> tuple[CalibrationSpec, ...]:
+    """Return the user's own calibrations of the hardware and its transports; one issue for each that is not of it."""
+    found: dict[tuple[str, str], CalibrationSpec] = {}
+    belongs: dict[str, tuple[str, ...]] = dict.fromkeys(KERNEL_FAMILIES, (library.find("gpus", node.gpu),))
+    belongs |= {own.COLLECTIVES: (node.name, fabric), own.TRANSPORT: tuple(library.names("transports"))}
     where = scenario.where("calibrations")
     folder = Path() if where.startswith("--") else scenario.folder or Path()
     for name in scenario.calibrations:
         try:
-            one = validate(CalibrationSpec, read_document(folder / name))
-            if one.family not in KERNEL_FAMILIES:
-                what = f"'{name}' is a calibration of {one.family}"
-                raise SpecError.single("", "", what, "one of " + ", ".join(KERNEL_FAMILIES))
-            if library.find("gpus", one.gpu) != gpu:
-                what = f"'{name}' is a calibration of {one.gpu}, and the nodes have {gpu}"
-                raise SpecError.single("", "", what, f"measure on {gpu}, or name another node")
-            if one.family in found:
-                raise SpecError.single("", "", f"'{name}' is a second calibration of {one.family}", "name one")
-            found[one.family] = one
+            one = own.own_calibration(folder / name, name, belongs)
+            key = (one.family, "" if one.family in KERNEL_FAMILIES else one.gpu)
+            if key in found:
+                what = f"'{name}' is a second calibration of {' of '.join(part for part in key if part)}"
+                raise SpecError.single("", "", what, "name one")
+            found[key] = one
         except SpecError as error:
             problems.extend(_at(where, "calibrations", error))
     return tuple(found.values())

@@ -54,6 +54,8 @@ class Sourced(SpecModel):
     """
 
     dimension: ClassVar[str] = ""
+    positive: ClassVar[bool] = False
+    most: ClassVar[float] = math.inf
 
     value: float
     kind: Kind
@@ -69,9 +71,11 @@ class Sourced(SpecModel):
     @field_validator("value")
     @classmethod
     def _in_range(cls, value: float) -> float:
-        if not math.isfinite(value) or value < 0 or (value == 0 and cls.dimension in ("bandwidth", "flop_rate")):
-            least = "more than 0" if cls.dimension in ("bandwidth", "flop_rate") else "0 or more"
-            raise ValueError(f"{value:g} is out of range; write a finite value of {least}")
+        positive = cls.positive or cls.dimension in ("bandwidth", "flop_rate")
+        if not math.isfinite(value) or value < 0 or (value == 0 and positive) or value > cls.most:
+            least = "more than 0" if positive else "0 or more"
+            most = f", at most {cls.most:g}" if math.isfinite(cls.most) else ""
+            raise ValueError(f"{value:g} is out of range; write a finite value of {least}{most}")
         return value
 
     @model_validator(mode="after")
@@ -112,6 +116,18 @@ class Number(Sourced):
     """A dimensionless number: a count, a share, an exponent. [-]"""
 
 
+class Positive(Number):
+    """A dimensionless number that something is divided by. [-]"""
+
+    positive: ClassVar[bool] = True
+
+
+class Share(Positive):
+    """What is reached of something that cannot be exceeded. [-]"""
+
+    most: ClassVar[float] = 1.0
+
+
 class Bandwidth(Sourced):
     """Bytes per second in one direction. [B/s]"""
 
@@ -140,6 +156,7 @@ class Flop(Sourced):
     """A number of floating-point operations. [FLOP]"""
 
     dimension: ClassVar[str] = "flop"
+    positive: ClassVar[bool] = True
 
 
 class Watts(Sourced):

@@ -5,21 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field, PrivateAttr, StrictBool, StrictInt, StrictStr
+from pydantic import BeforeValidator, Field, PrivateAttr, StrictBool, StrictInt, StrictStr, model_validator
 
 from moesim.base.units import parse_quantity
+from moesim.spec.methods import ExpertMethods, Names
 from moesim.spec.provenance import SpecModel
 from moesim.spec.validation import Count, NamedSpec
 from moesim.spec.yaml_file import Document, KeyPath
-
-
-def _names(value: Any) -> Any:
-    """Return a list of names, also from ``a, b``, ``a;b`` and ``none``."""
-    if isinstance(value, str):
-        value = [part.strip() for part in value.replace(";", ",").split(",")]
-    if isinstance(value, list):
-        return tuple(part for part in value if part not in ("none", ""))
-    return value
 
 
 def _layout(value: Any) -> Any:
@@ -36,6 +28,13 @@ def cluster_mapping(value: Any) -> Any:
     return {"node": node, "count": int(count)}
 
 
+def _routing(value: Any) -> Any:
+    """Return rows of experts as the histogram that they are."""
+    if isinstance(value, list):
+        return "histogram:" + ",".join(str(rows) for rows in value)
+    return value
+
+
 def _quantity(dimension: str) -> BeforeValidator:
     def parse(value: Any) -> Any:
         return None if value is None else parse_quantity(str(value), dimension)
@@ -45,11 +44,10 @@ def _quantity(dimension: str) -> BeforeValidator:
 
 Degree = Annotated[StrictInt, Field(ge=1, le=10**6)]
 """A parallel degree, or another count of a strategy."""
-Names = Annotated[tuple[StrictStr, ...], BeforeValidator(_names)]
 Layout = Annotated[StrictStr | tuple[Annotated[StrictInt, Field(ge=0)], ...], BeforeValidator(_layout)]
 
 
-class StrategySpec(SpecModel):
+class StrategySpec(ExpertMethods):
     """The strategy as written; fields that are left out take the default of the software."""
 
     tp: Degree | None = None
@@ -80,9 +78,17 @@ class StrategySpec(SpecModel):
     overlap_shared_expert: StrictBool | None = None
     overlap_p2p: StrictBool | None = None
     cuda_graph: StrictStr | None = None
-    routing: StrictStr | None = None
+    routing: Annotated[StrictStr, BeforeValidator(_routing)] | None = None
     rank_imbalance: float | None = None
     capacity_factor: float | None = None
+    optimizer: StrictStr | None = None
+    adapter: StrictStr | None = None
+    adapter_targets: StrictStr | None = None
+    activation_offload: float | None = None
+    optimizer_offload: float | None = None
+    grad_bucket_bytes: Annotated[float | None, _quantity("bytes")] = None
+    grad_compression: StrictStr | None = None
+    stale_gradients: StrictBool | None = None
 
     @property
     def given(self) -> dict[str, Any]:
@@ -106,6 +112,25 @@ class ClusterSpec(SpecModel):
     gpus: Count | None = None
 
 
+class DocumentsSpec(SpecModel):
+    """Lengths of the documents that are packed into a sequence, in tokens; attention stays inside a document.
+
+    ``mean`` with a coefficient of variation ``cv`` (log-normal), or ``histogram``: documents of each length.
+    """
+
+    mean: Annotated[float, Field(ge=1, le=1e9)] | None = None
+    cv: Annotated[float, Field(ge=0, le=100)] | None = None
+    histogram: dict[int, Annotated[float, Field(gt=0)]] | None = None
+
+    @model_validator(mode="after")
+    def _one_way(self) -> DocumentsSpec:
+        if (self.mean is None) == (self.histogram is None) or (self.cv is not None and self.mean is None):
+            raise ValueError("write mean, with cv where lengths differ, or histogram: {512: 3, 4096: 1}")
+        if self.histogram is not None and (not self.histogram or min(self.histogram) < 1):
+            raise ValueError("a histogram has lengths of 1 token or more, with the documents of each")
+        return self
+
+
 class MeasuredSpec(SpecModel):
     """What was measured when the scenario ran."""
 
@@ -124,7 +149,8 @@ class ScenarioSpec(NamedSpec):
 
     ``overrides`` changes a number of the hardware or software for this scenario only, by its dotted path:
     ``gpu.memory_bandwidth: 4 TB/s``. ``calibrations`` are files that ``moesim calibrate`` wrote for kernels of its GPU;
-    they stand in for those that are shipped.
+    they stand in for those that are shipped. ``documents``: lengths of those that fill a sequence; left out, a sequence
+    is one document.
     """
 
     model: StrictStr
@@ -133,6 +159,7 @@ class ScenarioSpec(NamedSpec):
     sequence_length: Annotated[StrictInt, Field(ge=1, le=10**9)]
     global_batch: Annotated[StrictInt, Field(ge=1, le=10**9)]
     strategy: StrategySpec = StrategySpec()
+    documents: DocumentsSpec | None = None
     overrides: dict[str, Any] = Field(default_factory=dict)
     calibrations: Names = ()
     measured: MeasuredSpec | None = None

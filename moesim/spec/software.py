@@ -19,11 +19,12 @@ from pydantic import Field, StrictBool, field_validator, model_validator
 
 from moesim.base.errors import Violation, did_you_mean
 from moesim.base.expression import Expression
+from moesim.spec.methods import METHODS
 from moesim.spec.provenance import Bytes, Constant, Kind, Number, Seconds, SpecModel
 from moesim.spec.scenario import STRATEGY_FIELDS
 from moesim.spec.validation import NamedSpec
 
-RULE_NAMES = frozenset(STRATEGY_FIELDS) - {"recompute", "layout"} | {
+RULE_NAMES = frozenset(STRATEGY_FIELDS) - {"recompute", "layout", "fusions"} | {
     "num_layers",
     "num_heads",
     "num_kv_heads",
@@ -36,6 +37,7 @@ RULE_NAMES = frozenset(STRATEGY_FIELDS) - {"recompute", "layout"} | {
     "edp",
     "recompute_full",
     "recompute_moe",
+    "schedule_file",
 }
 """Names that rules and defaults may use: strategy fields, the model's sizes, and what follows from them."""
 
@@ -55,6 +57,7 @@ class HostConstants(SpecModel):
     framework_per_kernel: Seconds
     graph_launch: Seconds
     device_sync: Seconds
+    update_rate: Number = Field(description="Parameters that the CPUs of a node update in a second. [1/s]")
 
 
 class RuntimeMemory(SpecModel):
@@ -126,6 +129,20 @@ class LogitsDtype(Told):
     value: Literal["bf16", "fp32"]
 
 
+class AttentionKernel(Told):
+    """How the attention core runs.
+
+    ``fused``
+        one kernel as fast as those that the GPU was calibrated with (FlashAttention 3, cuDNN, TensorRT-LLM).
+    ``flash2``
+        FlashAttention 2, which does not use the asynchronous tensor cores of Hopper.
+    ``unfused``
+        a product, a softmax, a dropout and a product, with all scores in memory; the mask saves nothing.
+    """
+
+    value: Literal["fused", "flash2", "unfused"]
+
+
 class Runtime(SpecModel):
     """What the framework does around the operations of a layer.
 
@@ -144,6 +161,7 @@ class Runtime(SpecModel):
     grad_accumulation: GradAccumulation
     main_param_remainders: Flag = Field(description="Main weights hold only the bits that the BF16 weights lack.")
     bf16_layers: Number = Field(description="Layers at both ends that stay in BF16 under an FP8 or FP4 recipe. [-]")
+    attention_kernel: AttentionKernel | None = Field(None, description="How the attention core runs; fused where open.")
     weights_in_combine: Flag | None = Field(None, description="Router weights multiply outputs, which are kept.")
     placement: Placement
     nvls: Flag = Field(description="Collectives may add in the NVLink switch.")
@@ -230,7 +248,10 @@ class Rule(SpecModel):
 
 
 class Profile(SpecModel):
-    """What a release or a set of recipes does otherwise; each part writes only what differs from its base."""
+    """What a release or a set of recipes does otherwise; each part writes only what differs from its base.
+
+    ``without_rules``: rules of its base that it does not have, by name.
+    """
 
     date: str
     base: str | None = None
@@ -245,6 +266,7 @@ class Profile(SpecModel):
     runtime: dict[str, Any] = Field(default_factory=dict)
     constants: dict[str, Any] = Field(default_factory=dict)
     defaults: dict[str, Any] = Field(default_factory=dict)
+    without_rules: tuple[str, ...] = ()
 
 
 class SoftwareSpec(NamedSpec):
@@ -274,7 +296,7 @@ class SoftwareSpec(NamedSpec):
             if name not in STRATEGY_FIELDS:
                 raise ValueError(f"'{name}' is not a strategy field; {did_you_mean(name, STRATEGY_FIELDS)}")
         for name in STRATEGY_FIELDS:
-            if name not in defaults:
+            if name not in defaults and name not in METHODS:
                 raise ValueError(f"no default for '{name}'; add {name}: {{value: ..., source: KEY, kind: datasheet}}")
         return defaults
 

@@ -14,9 +14,19 @@ from moesim.studies.collectives import CollectivePrice, Setting, bus_factor
 
 SICK = 0.75
 """Share of the expected rate below which a measurement is called sick, where it is outside the interval too. [-]"""
-SICK_START = 0.25
-"""The same where more than half of the time is start-up. [-]"""
-LONG = 2.0**36
+LAUNCH = 100e-6
+"""How much longer healthy runs may take to start; some that launch anew for every call need 90 us for any small size. [s]"""
+STEADY = 2.0**28
+"""Size from which one message over NVLink takes the rate of its wires: below, releases differ in the channels it gets. [B]"""
+SHORTEST = 5e-7
+"""Time that no message between two GPUs undercuts. [s]"""
+PERFECT = 1.15
+"""How much faster than links without any loss a measurement may be before it is called impossible. [-]"""
+NOTES = {
+    "healthy": "within expectation",
+    "impossible": "faster than the wires: check the unit, the size and the ranks",
+    "cannot tell": "slower than expected, but not than a healthy run may be; a fault of the kinds below would look so too",
+}
 SOCKETS, STAGED = 3.1e9, 12e9
 """Bus bandwidth a node of TCP sockets over IP on InfiniBand; a GPU's NIC reached through host memory. [B/s]"""
 
@@ -43,38 +53,53 @@ def measured_time(text: str, collective: str, size: float, group: Group) -> floa
     raise SpecError.single("--measured", "", f"'{text}' is no rate and no time", "write 30GB/s (busbw) or 2.4ms")
 
 
-def is_sick(expected: CollectivePrice, time: float, where: Setting) -> bool:
-    """Whether a measured time is too long for a healthy run.
+def judged(expected: CollectivePrice, time: float, where: Setting) -> str:
+    """Whether a measured time is that of a healthy run: ``healthy``, ``sick``, ``cannot tell`` or ``impossible``.
 
-    Where starting takes most of the time, releases and ways of launching differ by far more than where bytes do.
+    A run that is much slower than expected may be either where it is not slower than the interval, where it is slower by
+    no more than a launch (releases and ways of launching differ), or where it is one short message over NVLink.
     """
-    wires = expected.size / limit(
-        expected.collective, float(expected.group.size), float(expected.group.per_node), where
-    )
-    share = SICK if wires > expected.time / 2 else SICK_START
-    return time > expected.high and time > expected.time / share
+    if time < max(SHORTEST, fastest(expected, where) / PERFECT):
+        return "impossible"
+    if time <= expected.time / SICK:
+        return "healthy"
+    group = expected.group
+    known = expected.collective != "send-recv" or group.nodes > 1 or expected.size >= STEADY
+    late = time > expected.high and time > expected.time + LAUNCH
+    return "sick" if known and late else "cannot tell"
 
 
-def limit(collective: str, ranks: float, per_node: float, where: Setting) -> float:
-    """Algorithm bandwidth of a very long message. [B/s]"""
-    return LONG / float(choice(collective, LONG, Group(ranks, per_node, where.group.reach), where.links).time)
+def fastest(expected: CollectivePrice, where: Setting) -> float:
+    """Time that the bytes take at the rate of the wires, without any start. [s]
+
+    Each rank sends its part over the NVLinks of its GPU, and its share of what leaves the domain over its NIC; sums in the
+    switch need half of what a ring does.
+    """
+    group, links, collective = expected.group, where.links, expected.collective
+    inside = float(max(links.nvlink_bandwidth, links.p2p_bandwidth, links.alltoall_bandwidth))
+    units = group.nodes if group.nodes > 1 and collective != "all-to-all" else group.size
+    factor = 1.0 if collective in ("all-reduce", "send-recv") else float((units - 1) / units)
+    if collective == "all-to-all" and group.nodes > 1:
+        away = float((group.size - group.per_node) / group.size)
+        return expected.size * max(away / float(links.nic_bandwidth), (factor - away) / inside)
+    if group.nodes > 1:
+        inside = min(inside, float(links.nic_bandwidth * (1 if collective == "send-recv" else group.per_node)))
+    return expected.size * factor / inside
 
 
 def verdict(expected: CollectivePrice, time: float, where: Setting) -> dict[str, Any]:
     """Healthy or sick, and what may be wrong, the likely causes first."""
     rate = bus_factor(expected.collective, expected.group) * expected.size / time
-    sick = is_sick(expected, time, where)
+    called = judged(expected, time, where)
     found: dict[str, Any] = {
         "measured_s": time,
         "measured_busbw_bytes_per_s": rate,
         "share_of_expected": expected.time / time,
-        "verdict": "sick" if sick else "healthy",
-    }
-    if not sick:
-        quick = time < expected.low
-        found["note"] = (
-            "faster than the interval: check size, ranks and definition of the rate" if quick else "within expectation"
-        )
+        "verdict": called,
+    } | ({"note": NOTES[called]} if called in NOTES else {})
+    if called == "healthy" and time < expected.low:
+        found["note"] = "faster than the interval: check size, ranks and definition of the rate"
+    if called in ("healthy", "impossible"):
         return found
     ranked = sorted(causes(expected, where), key=lambda one: abs(math.log(one.busbw / rate)))
     found["causes"] = [

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,10 +20,16 @@ from moesim.cost.collectives.nccl import ALGORITHMS, PROTOCOLS
 from moesim.cost.from_spec import build_link_residuals, build_links
 from moesim.cost.machine import Group, Links, Residuals
 from moesim.fabric.reach import MembersReach, Reach
-from moesim.fabric.resolve import Parts, fabric_named, network, parts_of
+from moesim.fabric.resolve import Parts, network, parts_of
 from moesim.spec import library
+from moesim.spec.calibration import CalibrationSpec
+from moesim.spec.fabric import FabricSpec
+from moesim.spec.fabric_names import oversubscribed, split_name
 from moesim.spec.hardware import NodeSpec
+from moesim.spec.own import of, own_links
 from moesim.spec.scenario import cluster_mapping
+from moesim.spec.validation import validate
+from moesim.spec.yaml_file import Document
 
 UNMEASURED = ("collnet", "symmetric", "copy-engine", "hierarchical")
 """Ways that no calibration has rows of."""
@@ -55,6 +62,7 @@ class CollectivePrice:
     channels: float
     binding: str
     evidence: str
+    why: tuple[str, ...] = ()
 
     @property
     def algbw(self) -> float:
@@ -85,6 +93,7 @@ class CollectivePrice:
             "channels": self.channels,
             "binding": self.binding,
             "evidence": self.evidence,
+            "evidence_reasons": list(self.why),
         }
 
 
@@ -116,17 +125,23 @@ def setting(
     algorithms: str | None = None,
     protocols: str | None = None,
     nvls: bool = True,
+    own: Sequence[Path] = (),
 ) -> Setting:
     """Ranks and links of ``NODE:count``, with what NCCL_ALGO, NCCL_PROTO and NCCL_NVLS_ENABLE leave on.
 
-    ``fabric``: between the nodes, else their usual one; the group is alone on it.
+    ``fabric``: between the nodes, else their usual one; the group is alone on it. The user's `own` calibrations of its
+    node and fabric stand in for those that are shipped.
     """
     try:
         parts = cluster_mapping(cluster)
     except ValueError as error:
         raise SpecError.single("--cluster", "", str(error)) from None
     node = library.get("nodes", parts["node"])
-    parts_named = parts_of(fabric_named(fabric or node.default_fabric), node)
+    plain, ratio = split_name(fabric or node.default_fabric)
+    plain = library.find("fabrics", plain)
+    mine = own_links(own, node.name, plain, "--calibrations")
+    node = validate(NodeSpec, _laid("nodes", node.name, mine))
+    parts_named = parts_of(oversubscribed(validate(FabricSpec, _laid("fabrics", plain, mine)), ratio), node)
     count = int(parts["count"])
     used = gpus_per_node or node.gpus_per_node
     if not 1 <= used <= node.gpus_per_node:
@@ -152,7 +167,7 @@ def setting(
         parts_named.fabric.name,
         Group(float(ranks), float(max(1, domain)), _reach(parts_named, count, used, max(1, domain))),
         replace(links, nccl=chosen),
-        build_link_residuals(node.name, parts_named.fabric.name),
+        build_link_residuals(node.name, plain, mine),
     )
 
 
@@ -171,6 +186,10 @@ def _reach(parts: Parts, nodes: int, used: int, domain: int) -> Reach:
     return MembersReach(joined, members, domain)
 
 
+def _laid(kind: str, name: str, mine: Sequence[CalibrationSpec]) -> Document:
+    return library.with_links(library.document(kind, name), kind, of(mine, name))
+
+
 def _listed(text: str | None, known: tuple[str, ...], option: str) -> tuple[str, ...] | None:
     if text is None:
         return None
@@ -178,7 +197,10 @@ def _listed(text: str | None, known: tuple[str, ...], option: str) -> tuple[str,
     for name in names:
         if name not in known:
             raise SpecError.single(option, "", f"no '{name}'", did_you_mean(name, known))
-    return tuple(name for name in known if name not in names) if text.startswith("^") else tuple(names)
+    left = tuple(name for name in known if name not in names) if text.startswith("^") else tuple(names)
+    if not left:
+        raise SpecError.single(option, "", f"'{text}' leaves nothing on", f"one of {', '.join(known)}")
+    return left
 
 
 def price(collective: str, size: float, where: Setting, explain: bool = True) -> CollectivePrice:
@@ -188,9 +210,11 @@ def price(collective: str, size: float, where: Setting, explain: bool = True) ->
     if not math.isfinite(best.time):
         raise SpecError.single("--algo", "", f"nothing that is left on serves {collective} on this group")
     if best.algorithm in UNMEASURED:
-        (low, high, _), evidence = uncertain.quantiles(None, "", {}), "datasheet"
+        low, high, _ = uncertain.quantiles(None, "", {})
+        evidence = "datasheet"
+        why: tuple[str, ...] = (f"nobody measured {best.algorithm}",)
     else:
-        low, high, evidence = quantiles(collective, size, group, where)
+        low, high, evidence, why = quantiles(collective, size, group, where)
     return CollectivePrice(
         collective,
         size,
@@ -203,16 +227,17 @@ def price(collective: str, size: float, where: Setting, explain: bool = True) ->
         float(num_channels(best.algorithm, best.protocol, size, group)),
         binding(collective, size, group, links) if explain else "",
         evidence,
+        why,
     )
 
 
-def quantiles(collective: str, size: float, group: Group, where: Setting) -> tuple[float, float, str]:
-    """5 % and 95 % quantile of log(predicted / measured) on rows that no fit saw, and the grade of the evidence."""
+def quantiles(collective: str, size: float, group: Group, where: Setting) -> tuple[float, float, str, tuple[str, ...]]:
+    """5 % and 95 % quantile of log(predicted / measured) on rows that no fit saw; the grade of the evidence, and why."""
     known = where.residuals.get(NET if group.nodes > 1 else NODE)
     regime = str(collective_regime(collective, size, group))
     quantities = {"size_bytes": size} | ({"nodes": group.nodes} if group.nodes > 1 else {"ranks": group.size})
     low, high, _ = uncertain.quantiles(known, regime, quantities)
-    return low, high, uncertain.evidence(known, regime, quantities)
+    return low, high, *uncertain.evidence(known, regime, quantities)
 
 
 FASTER = 1.25

@@ -15,13 +15,10 @@ from moesim.cost.machine import Group, Residuals
 from moesim.cost.transports.deduplicated import leg_seconds
 from moesim.spec import library
 from moesim.spec.hardware import GpuSpec, NicSpec, NodeSpec
-from moesim.spec.spellings import gpu_of, node_of
-from moesim.studies.collective_tables import summary
-from moesim.traces.collective_table import csv_rows, number
+from moesim.studies.collective_tables import handed_through, summary
+from moesim.traces.collective_table import csv_rows
+from moesim.traces.exchange_table import EXCHANGE_COLUMNS, Exchange, exchange_of
 from moesim.workload.ops import ExpertLeg
-
-EXCHANGE_COLUMNS = ("gpu", "op", "tokens_per_rank", "hidden", "topk", "num_experts")
-FP8_SCALES = 4 / 128
 
 
 def priced_exchanges(path: Path) -> dict[str, Any]:
@@ -29,78 +26,36 @@ def priced_exchanges(path: Path) -> dict[str, Any]:
     refused: Counter[str] = Counter()
     rows = []
     for line in csv_rows(path, EXCHANGE_COLUMNS):
-        found = _exchange(line)
+        found = exchange_of(line)
         if isinstance(found, str):
             refused[found] += 1
         else:
-            rows.append(found)
+            rows.append(_priced(found))
     return {"rows": rows, "summary": summary(rows, refused)}
 
 
-def _exchange(line: dict[str, str]) -> dict[str, Any] | str:
-    transport = _transport(f"{line.get('library', '')} {line.get('mode', '')}".lower())
-    if transport is None:
-        return "transport is not priced"
-    if line["op"] not in ("dispatch", "combine"):
-        return f"operation '{line['op']}' is not priced"
-    gpu = gpu_of(line["gpu"])
-    node = node_of(gpu, line.get("nic", "")) if gpu else None
-    if node is None:
-        return "unknown GPU"
-    values = {
-        name: number(line.get(name)) for name in ("num_ranks", "tokens_per_rank", "hidden", "topk", "num_experts")
-    }
-    if values["num_ranks"] is None:
-        values["num_ranks"] = _ranks(line, node)
-    lacking = [name for name, value in values.items() if not value or value <= 0]
-    if lacking:
-        return f"no {lacking[0]}"
-    ranks, tokens, hidden, top_k, experts = (float(value or 0) for value in values.values())
-    constants = dict(_constants(transport, node))
-    sms = number(line.get("num_sms"))
-    if sms:
-        constants |= {"num_sms": sms, "inter_num_sms": sms}
-    row_bytes = hidden * (1 + FP8_SCALES) if "fp8" in _dtype(line) else 2 * hidden
-    domain = library.get("nodes", node).nvlink_domain
-    leg = ExpertLeg(line["op"], tokens, int(top_k), int(experts), row_bytes)
-    group = Group(ranks, min(ranks, float(domain)))
+def _priced(row: Exchange) -> dict[str, Any]:
+    constants = dict(_constants(row.transport, row.node))
+    if row.num_sms:
+        constants |= {"num_sms": row.num_sms, "inter_num_sms": row.num_sms}
+    leg = ExpertLeg(row.direction, row.tokens, row.top_k, row.num_experts, row.row_bytes)
+    group = Group(row.ranks, row.per_node)
     time = float(leg_seconds(leg, group, constants))
-    known, quantities = _residuals(transport, node), {"tokens": tokens, "nodes": float(group.nodes)}
+    known, quantities = _residuals(row.transport, row.node), {"tokens": row.tokens, "nodes": float(group.nodes)}
     regime = str(leg_regime(leg.direction, group))
     low, high, _ = quantiles(known, regime, quantities)
-    measured = number(line.get("time_us"))
-    found: dict[str, Any] = dict(line) | {
+    found: dict[str, Any] = {
         "predicted_time_s": time,
         "low_s": time * math.exp(-high),
         "high_s": time * math.exp(-low),
-        "evidence": evidence(known, regime, quantities),
+        "evidence": evidence(known, regime, quantities)[0],
         "error": None,
     }
-    if measured:
-        found["error"] = time / (measured * 1e-6) - 1
-        found["inside"] = bool(found["low_s"] <= measured * 1e-6 <= found["high_s"])
+    found = handed_through(row.columns, (*found, "inside")) | found
+    if row.time:
+        found["error"] = time / row.time - 1
+        found["inside"] = bool(found["low_s"] <= row.time <= found["high_s"])
     return found
-
-
-def _ranks(line: dict[str, str], node: str) -> float | None:
-    """Ranks of a row that tells its nodes only: all GPUs of each."""
-    nodes = number(line.get("num_nodes"))
-    return nodes * (number(line.get("gpus_per_node")) or library.get("nodes", node).gpus_per_node) if nodes else None
-
-
-def _dtype(line: dict[str, str]) -> str:
-    """Format of the rows; where it is not told, FP8 for a dispatch and BF16 for a combine, as DeepEP has them."""
-    return (line.get("dtype") or ("fp8" if line["op"] == "dispatch" else "bf16")).lower()
-
-
-def _transport(words: str) -> str | None:
-    if "low-latency" in words or "low_latency" in words or " ll" in words:
-        return None
-    if "hybrid" in words:
-        return "hybridep"
-    if "deepep v2" in words:
-        return "deepep-v2"
-    return "deepep" if "deepep" in words or "deep_ep" in words else None
 
 
 @lru_cache(maxsize=64)

@@ -84,7 +84,7 @@ def rank_ops(plan: Plan, blocks: Blocks, rank: int) -> Iterator[tuple[str, Price
     for stage, owner in zip(plan.stages, owners, strict=True):
         if owner == rank:
             for block in chunk_blocks(plan, stage, blocks):
-                uses[id(block)] = uses.get(id(block), 0) + plan.num_micro_batches
+                uses[id(block)] = uses.get(id(block), 0) + plan.num_micro_batches // plan.schedule.pipelines
     for name, block in blocks.items():
         for word, ops in (("fwd", block.forward), ("bwd", block.backward)):
             if id(block) in uses:

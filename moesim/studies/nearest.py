@@ -45,7 +45,7 @@ def nearest(family: str, work: Gemm | AttentionCore | Traffic, gpu: str, count: 
     count
         How many at most.
     """
-    if (isinstance(work, AttentionCore) and work.backward) or (isinstance(work, Traffic) and work.cast):
+    if (isinstance(work, AttentionCore) and work.backward) or (isinstance(work, Traffic) and not work.plain):
         return ()
     overlay = library.calibrations_like(gpu).get(family)
     if overlay is None:

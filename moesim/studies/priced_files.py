@@ -16,15 +16,35 @@ from moesim.traces.collective_files import read_collective_file
 from moesim.traces.collective_table import Measured
 
 
-def priced_table(path: Path) -> dict[str, Any]:
+def priced_table(
+    path: Path,
+    cluster: Setting | None = None,
+    *,
+    collective: str | None = None,
+    ranks: int | None = None,
+    per_node: int | None = None,
+) -> dict[str, Any]:
     """Rows and summary of measured collectives (CSV or log), or of a CSV of expert exchanges, by its columns.
+
+    Parameters
+    ----------
+    cluster
+        Where it was measured; by default what each row says.
+    collective, ranks, per_node
+        What a log does not say itself. [-]
 
     Raises
     ------
     SpecError
         Where no row can be priced, with the reasons.
     """
-    found = priced_exchanges(path) if _is_exchange(path) else priced_collectives(read_collective_file(path))
+    if _is_exchange(path):
+        if cluster is not None:
+            raise SpecError.single("--cluster", "", f"'{path}' names the GPU of each exchange", "leave it out")
+        found = priced_exchanges(path)
+    else:
+        table = read_collective_file(path, collective=collective, ranks=ranks, per_node=per_node)
+        found = priced_collectives(table, cluster)
     if not found["rows"]:
         reasons = ", ".join(f"{reason} ({count:,})" for reason, count in found["summary"]["refused"].items())
         raise SpecError.single(str(path), "", f"no row can be priced: {reasons}")

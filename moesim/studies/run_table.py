@@ -27,8 +27,6 @@ from moesim.spec.lookup import hardware_for, software_for
 Row = Mapping[str, str]
 
 NOT_MODELLED = {
-    "schedule": {"zb-1p": "zero-bubble schedules", "zb-2p": "zero-bubble schedules", "zb-v": "zero-bubble schedules"}
-    | {"dualpipe": "bidirectional schedules"},
     "task": {"lora": "LoRA", "qlora": "LoRA"},
     "offload": {"optimizer": "optimizer offload", "activation": "activation offload"},
 }
@@ -42,7 +40,10 @@ NAMES = {
     "grad_dtype": "grad_dtype",
     "optimizer_state_dtype": "optimizer_state_dtype",
     "routing": "routing",
+    "cuda_graph": "cuda_graph",
 }
+SCHEDULES = {"zb-1p": "zb-h1", "zb-2p": "zb-h2"}
+"""Schedules that tables call by the memory they take."""
 FLAGS = ("sequence_parallel", "overlap_grad_reduce", "overlap_param_gather", "overlap_tp", "overlap_ep", "overlap_p2p")
 OPEN_PRECISIONS = ("", "fp8")
 """Precisions that a table leaves open: not printed, and FP8 of unknown kind."""
@@ -71,6 +72,11 @@ class Run:
 
 def read_runs(path: Path) -> Iterator[Run | Refused]:
     """Every row of a CSV file, as a run or with the reason why not."""
+    return map(run_of, table_rows(path))
+
+
+def table_rows(path: Path) -> Iterator[Row]:
+    """Rows of a CSV file as they stand; a `SpecError` where it is none of run tables."""
     with path.open(newline="", encoding="utf-8") as file:
         reader = csv.DictReader(file)
         missing = sorted(set(REQUIRED) - set(reader.fieldnames or ()))
@@ -79,7 +85,7 @@ def read_runs(path: Path) -> Iterator[Run | Refused]:
                 f"{path}:1", "", f"columns {', '.join(missing)} are missing", "see docs/run_table.md"
             )
         for row in reader:
-            yield run_of({name: (value or "").strip() for name, value in row.items() if name})
+            yield {name: (value or "").strip() for name, value in row.items() if name}
 
 
 def run_of(row: Row) -> Run | Refused:
@@ -122,8 +128,8 @@ def _not_modelled(row: Row) -> str | None:
     for column, values in NOT_MODELLED.items():
         if row.get(column, "") in values:
             return f"{values[row[column]]} ({column} {row[column]})"
-    if row.get("cuda_graph", "") not in ("", "none"):
-        return f"CUDA graphs (cuda_graph {row['cuda_graph']})"
+    if "mamba" in row.get("cuda_graph", ""):
+        return f"CUDA graphs of Mamba layers (cuda_graph {row['cuda_graph']})"
     return None
 
 
@@ -144,7 +150,7 @@ def _scenario(row: Row) -> tuple[dict[str, Any], list[str]]:
     strategy |= {name: row[column] for column, name in NAMES.items() if row.get(column)}
     strategy |= {name: row[name] == "1" for name in FLAGS if row.get(name)}
     if row.get("schedule"):
-        strategy["schedule"] = row["schedule"]
+        strategy["schedule"] = SCHEDULES.get(row["schedule"], row["schedule"])
     if row.get("recompute"):
         strategy["recompute"] = [part for part in row["recompute"].split(";") if part != "none"]
     precision = row.get("precision", "")
@@ -205,7 +211,7 @@ def _software(row: Row) -> str:
     """Profile that a row's stack and version name; two stacks print in other columns which of theirs they mean."""
     name = software_for(row.get("stack") or "megatron-core", row.get("stack_version", ""))
     if name.startswith("torchtitan") and row.get("compile") == "0":
-        return "torchtitan-eager"
+        return name.replace("torchtitan", "torchtitan-eager")
     pure = row["gpu"] == "a100-sxm-40gb" or (row["gpu"] == "a100-sxm-80gb" and row["model"] == "mpt-70b")
     return "llm-foundry-pure" if name == "llm-foundry" and pure else name
 

@@ -92,20 +92,55 @@ def held_chunks(program: Program) -> tuple[IntArray, IntArray]:
     The count depends on the order alone, not on seconds. A chunk is kept to the end of its BW, or of its W where the
     backward is split.
     """
+    stages, whole, waiting = kept_chunks(program)
+    return stages, np.unique(whole + waiting, axis=0)
+
+
+def kept_chunks(program: Program) -> tuple[IntArray, IntArray, IntArray]:
+    """Count what a rank keeps, apart what only a weight gradient still needs.
+
+    Returns
+    -------
+    stages
+        Stages of the rank, ascending. (c,)
+    whole, waiting
+        Chunks whose backward has not run, and chunks whose B is done and whose W is not, for each moment at which the
+        next slot lets go of some and each stage; distinct rows. (k, c)
+    """
     slots = program_array(program)
     stages, chunk = np.unique(slots[:, 1], return_inverse=True)
-    released = np.isin(slots[:, 0], [Op.BW, Op.W])
-    change = np.zeros((len(slots), len(stages)), dtype=np.int64)
-    change[np.arange(len(slots)), chunk.ravel()] = np.where(slots[:, 0] == Op.F, 1, np.where(released, -1, 0))
-    held = np.cumsum(change, axis=0)
-    return stages, np.unique(held[:-1][released[1:]], axis=0)
+    op = slots[:, 0]
+    counts = []
+    for up, down in (((Op.F,), (Op.BW, Op.B)), ((Op.B,), (Op.W,))):
+        change = np.zeros((len(slots), len(stages)), dtype=np.int64)
+        change[np.arange(len(slots)), chunk.ravel()] = np.isin(op, up) * 1 - np.isin(op, down)
+        counts.append(np.cumsum(change, axis=0)[:-1][op[1:] != Op.F])
+    rows = np.unique(np.column_stack(counts), axis=0)
+    return stages, rows[:, : len(stages)], rows[:, len(stages) :]
 
 
 class Schedule(ABC):
     """A pipeline schedule; a file of `moesim.timeline.schedules` holds one and registers an instance.
 
     A schedule has no state: everything follows from pp, the micro-batches and vpp.
+
+    Attributes
+    ----------
+    chunks
+        Chunks a rank that it needs, vpp; None where several do.
+    pipelines
+        Whole pipelines that run through the same ranks, and so copies of the parameters that the ranks hold together.
+        The stages of the second follow those of the first, and the micro-batches are split between them in order.
+    splits
+        Whether some backwards are split into input gradient (B) and weight gradient (W).
+    pairs
+        Whether it has steady-state pairs of a forward and a backward that may run as one task.
     """
+
+    chunks: int | None = 1
+    pipelines: int = 1
+    splits: bool = False
+    pairs: bool = False
 
     def constraints(self, pp: int, micro_batches: int, vpp: int) -> list[Violation]:  # noqa: ARG002
         """Rules that are broken, by definition of the schedule; rules of a framework live in its software spec."""
@@ -138,36 +173,59 @@ class Schedule(ABC):
     ) -> Numeric:
         r"""Time that no run of the schedule can beat. [s]
 
-        .. math:: \max_r \Big( \sum_{q < q_r} (F_q + B_q) + m \sum_{q \text{ on } r} (F_q + B_q) \Big)
+        .. math:: \max_r \Big( \min_{q \text{ on } r} \sum_{k < q} (F_k + B_k) + m \sum_{q \text{ on } r} (F_q + B_q) \Big)
 
-        A rank cannot start before a micro-batch has come through the stages below its first, q_r; after its last
-        backward the gradient still has to go back through them.
+        A rank cannot start before a micro-batch has come through the stages below its first; after its last
+        backward the gradient still has to go back through them. Where backwards are split the last task of a rank may
+        be a weight gradient, for which nobody waits: then only the forwards below count, without B_k.
 
         Parameters
         ----------
         pp, micro_batches, vpp
             As in `order`.
         forward, backward
-            Seconds of each stage for one micro-batch, F and B. (S, *batch) [s]
+            Seconds of each stage for one micro-batch, F and B (both parts where it is split). (S, *batch) [s]
 
         Notes
         -----
-        Holds for whole backwards; a schedule that splits them overrides it. Ignores delays. Where pairs are merged,
-        F + B must not exceed the time of the pair.
+        Ignores delays. Where pairs are merged, F + B must not exceed the time of the pair.
         """
-        stage = np.asarray(forward, dtype=np.float64) + np.asarray(backward, dtype=np.float64)
+        first, second = np.asarray(forward, dtype=np.float64), np.asarray(backward, dtype=np.float64)
+        work, passing = first + second, first if self.splits else first + second
         ranks = np.array(self.stage_rank(pp, vpp))
+        length = len(ranks) // self.pipelines
         # Running sums add in the same order for one column and for many, which a plain sum does not.
-        through = np.concatenate([np.zeros_like(stage[:1]), np.cumsum(stage, axis=0)])
-        bounds = [through[-1]]
+        sums = [np.cumsum(passing[start : start + length], axis=0) for start in range(0, len(ranks), length)]
+        below = np.concatenate([np.concatenate([np.zeros_like(total[:1]), total[:-1]]) for total in sums])
+        bounds = [total[-1] for total in sums]
         for rank in range(pp):
             own = np.flatnonzero(ranks == rank)
-            bounds.append(through[own[0]] + micro_batches * np.cumsum(stage[own], axis=0)[-1])
+            busy = micro_batches // self.pipelines * np.cumsum(work[own], axis=0)[-1]
+            bounds.append(below[own].min(axis=0) + busy)
         longest = np.max(bounds, axis=0)
         return longest if np.ndim(longest) else float(longest)
 
 
+def v_shape(pp: int) -> tuple[int, ...]:
+    """Rank of each of the 2 p stages on a V: rank r holds r and 2p - 1 - r, so that rank 0 has both ends of the model."""
+    return (*range(pp), *range(pp - 1, -1, -1))
+
+
+def needs_chunks(name: str, needed: int, vpp: int, source: str) -> Iterable[Violation]:
+    """Rule of the schedules that run a fixed number of chunks a rank."""
+    if vpp != needed:
+        chunks = "one chunk" if needed == 1 else f"{needed} chunks"
+        yield Violation(f"{name}-vpp", f"{name} runs {chunks} a rank, not vpp={vpp}", f"vpp={needed}", source)
+
+
+def needs_ranks(name: str, least: int, pp: int, source: str) -> Iterable[Violation]:
+    """Rule of the schedules that mean nothing on fewer ranks."""
+    if pp < least:
+        yield Violation(
+            f"{name}-pp", f"{name} needs {least} pipeline ranks or more, not pp={pp}", f"pp>={least}", source
+        )
+
+
 def single_chunk(name: str, vpp: int) -> Iterable[Violation]:
     """Rule of the schedules that know no virtual chunks."""
-    if vpp != 1:
-        yield Violation(f"{name}-vpp", f"{name} runs one chunk a rank, not vpp={vpp}", "vpp=1", "narayanan2021, 2.2")
+    return needs_chunks(name, 1, vpp, "narayanan2021, 2.2")

@@ -9,13 +9,15 @@ from moesim.traces.collective_table import MeasuredTable, read_collective_csv
 from moesim.traces.readers.nccl_tests import read_nccl_tests, sniff
 
 
-def read_collective_file(path: Path, *, collective: str | None = None) -> MeasuredTable:
+def read_collective_file(
+    path: Path, *, collective: str | None = None, ranks: float | None = None, per_node: float | None = None
+) -> MeasuredTable:
     """Read a CSV, or a log or JSON of nccl-tests, told by what it holds.
 
     Parameters
     ----------
-    collective
-        Operation of a log that does not say it.
+    collective, ranks, per_node
+        What a log does not say itself: operation, ranks of the communicator, and ranks in one node.
 
     Raises
     ------
@@ -28,9 +30,8 @@ def read_collective_file(path: Path, *, collective: str | None = None) -> Measur
         with path.open("rb") as file:
             head = file.read(4096).decode("utf-8", errors="replace")
         if sniff(head) or head.lstrip().startswith("{"):
-            return read_nccl_tests(path, collective=collective)
-    if collective is not None:
-        raise SpecError.single(
-            "--op", "", "is for logs that do not say it", f"'{path}' tells its operations: leave it out"
-        )
+            return read_nccl_tests(path, collective=collective, ranks=ranks, per_node=per_node)
+    for option, value in (("--op", collective), ("--nranks", ranks), ("--gpus-per-node", per_node)):
+        if value is not None:
+            raise SpecError.single(option, "", "is for logs that do not say it", f"'{path}' tells it: leave it out")
     return read_collective_csv(path)

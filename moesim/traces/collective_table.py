@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import csv
 import math
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from moesim.base.errors import SpecError
+from moesim.base.errors import SpecError, did_you_mean
 
 OPERATIONS = {
     "all_reduce": "all-reduce",
@@ -18,13 +19,19 @@ OPERATIONS = {
     "alltoall": "all-to-all",
     "all_to_all": "all-to-all",
     "sendrecv": "send-recv",
+    "send_recv": "send-recv",
 }
 """Names of nccl-tests and of the project."""
 ELEMENTS = "message_size counts elements: write size_bytes, that times the bytes of an element"
 AGREE = 1.2
 """Ratio up to which size over time and the rate of the same row agree. [-]"""
+RAGGED = "more cells than the header has"
 NEEDED = ("gpu", "op", "size_bytes", "nranks")
 CORRUPT = ("corruption", "#wrong is non-zero", "wrong elements")
+
+
+FLAG = re.compile(r"\bANOMALY\b[^:;]*:?\s*(\w+)")
+"""How a note flags a row, and the word behind: an operation where the flag is about that one of the run only."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +71,11 @@ class Measured:
     note: str = ""
     wrong: bool = False
     columns: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def flagged(self) -> bool:
+        """Whether the note calls it an anomaly; a flag that names one operation of a run is about that one."""
+        return flags(self.note, self.collective)
 
     @property
     def nodes(self) -> float:
@@ -109,7 +121,7 @@ def csv_rows(path: Path, needed: Sequence[str]) -> list[dict[str, str]]:
     if not text.strip():
         raise SpecError.single(where, "", "is empty", f"a CSV has a header with {', '.join(needed)}")
     try:
-        reader = csv.DictReader(text.decode("utf-8-sig").splitlines(), restval="")
+        reader = csv.DictReader(text.decode("utf-8-sig").splitlines(), restkey=RAGGED, restval="")
         header, rows = tuple(reader.fieldnames or ()), list(reader)
     except (UnicodeDecodeError, csv.Error):
         raise SpecError.single(where, "", "is no text", f"give a CSV with {', '.join(needed)}") from None
@@ -124,6 +136,8 @@ def csv_rows(path: Path, needed: Sequence[str]) -> list[dict[str, str]]:
 
 
 def _row(line: dict[str, str]) -> Measured | str:
+    if RAGGED in line:
+        return RAGGED
     collective = OPERATIONS.get(line["op"].strip().lower().replace("-", "_"))
     if collective is None:
         return f"operation '{line['op']}' is not priced"
@@ -134,6 +148,8 @@ def _row(line: dict[str, str]) -> Measured | str:
         return "size is zero"
     if ranks is None or ranks < 2:
         return "no ranks to talk to"
+    if odd := _odd_counts(line, ranks):
+        return odd
     time = number(line.get("time_us"))
     if time is not None and time <= 0:
         return "time is zero"
@@ -157,6 +173,37 @@ def _row(line: dict[str, str]) -> Measured | str:
         wrong,
         dict(line),
     )
+
+
+def flags(note: str, collective: str) -> bool:
+    """Whether a note flags the rows of a collective.
+
+    Examples
+    --------
+    >>> flags("ANOMALY: sendrecv 15 GB/s", "all-gather"), flags("ANOMALY: 46 GB/s", "all-gather")
+    (False, True)
+    """
+    return any(OPERATIONS.get(word.lower(), collective) == collective for word in FLAG.findall(note))
+
+
+def _odd_counts(line: Mapping[str, str], ranks: float) -> str:
+    """What is wrong with the counts of ranks, GPUs a node and nodes; empty where they go together."""
+    per_node, nodes = number(line.get("gpus_per_node")), number(line.get("num_nodes"))
+    for name, count in (("nranks", ranks), ("gpus_per_node", per_node), ("num_nodes", nodes)):
+        if count is not None and (count < 1 or count != int(count)):
+            return f"{name} is no whole number above zero"
+    if per_node and nodes and math.ceil(ranks / per_node) != nodes:
+        return "nranks is not num_nodes times gpus_per_node"
+    return ""
+
+
+def operation_named(text: str, option: str) -> str:
+    """Collective that a spelling means, with or without strokes: ``allreduce``, ``all_reduce``, ``all-reduce``."""
+    known = {name.replace("_", ""): collective for name, collective in OPERATIONS.items()}
+    found = known.get(text.lower().replace("-", "").replace("_", ""))
+    if found is None:
+        raise SpecError.single(option, "", f"no collective '{text}'", did_you_mean(text, OPERATIONS))
+    return found
 
 
 def number(text: str | None) -> float | None:

@@ -7,9 +7,9 @@ import numpy as np
 
 from moesim.base.numeric import Numeric
 from moesim.workload.latent import latent_projections
-from moesim.workload.linear import FULL, Linear, TensorRegion, traffic
-from moesim.workload.model import Attention, LatentAttention, mean_columns
-from moesim.workload.ops import AttentionCore, Block, Message, Op, Saved
+from moesim.workload.linear import FULL, Linear, TensorRegion, addition, traffic
+from moesim.workload.model import Attention, LatentAttention
+from moesim.workload.ops import AttentionCore, Block, Gemm, Message, Op, Saved
 from moesim.workload.projections import Projections
 from moesim.workload.setting import Setting
 
@@ -42,10 +42,10 @@ def attention_block(attention: Attention | LatentAttention, hidden: int, setting
         *after(""),
         *region.leave(output),
         *((traffic("output-norm", 2 * row, modules=LAYERNORM),) if extra else ()),
-        traffic("attention-residual", 3 * row),
+        addition("attention-residual", 3 * row),
     )
     backward = (
-        traffic("attention-residual-backward", 2 * row),
+        addition("attention-residual-backward", 2 * row),
         *((traffic("output-norm-backward", 4 * row, 2),) if extra else ()),
         *region.leave_backward(output),
         *after("-backward"),
@@ -59,10 +59,23 @@ def attention_block(attention: Attention | LatentAttention, hidden: int, setting
         *made.saved,
         *exchange_saved,
         output.saved("attention-output", ATTENTION),
-        Saved("attention-logsumexp", 4 * setting.tokens * attention.num_heads / tp, CORE),
+        *_statistics(attention, setting),
         *((Saved("before-output-norm", row, FULL),) if extra else ()),
     )
     return Block(forward, backward, saved)
+
+
+def _statistics(attention: Attention | LatentAttention, setting: Setting) -> tuple[Saved, ...]:
+    """What the backward of the core needs beside its inputs: a sum a row, or all scores, their mask and what is left."""
+    heads, _ = heads_per_rank(attention, setting.mesh.tp)
+    if setting.fusion.attention == "unfused":
+        scores = setting.tokens * setting.sequence_length * heads
+        return (
+            Saved("attention-probabilities", 2 * scores, CORE),
+            Saved("attention-dropout-mask", scores, CORE),
+            Saved("attention-dropped-probabilities", 2 * scores, CORE),
+        )
+    return (Saved("attention-logsumexp", 4 * setting.tokens * heads, CORE),)
 
 
 def projections(attention: Attention, hidden: int, setting: Setting) -> Projections:
@@ -101,7 +114,7 @@ def _core(attention: Attention | LatentAttention, setting: Setting) -> tuple[tup
     heads, kv_heads = heads_per_rank(attention, mesh.tp)
     ring = setting.cp_kind == "ring"
     split = 1.0 if ring else mesh.cp
-    columns = mean_columns(length, attention.window, attention.chunk)
+    columns = setting.columns(attention.window, attention.chunk)
 
     def core(backward: bool) -> AttentionCore:
         return AttentionCore(
@@ -113,23 +126,67 @@ def _core(attention: Attention | LatentAttention, setting: Setting) -> tuple[tup
             query_dim=attention.query_dim,
             value_dim=attention.value_dim,
             backward=backward,
+            kernel=setting.fusion.attention,
         )
 
+    if setting.fusion.attention == "unfused":
+        ops = [unfused_core(core(backward), float(length)) for backward in (False, True)]
+        messages = _ring_messages(attention, setting) if ring else ((), ())
+        return (*messages[0], *ops[0]), (*messages[1], *ops[1])
     forward = Op("attention-core", "attention", core(False), kernels=2, modules=CORE)
     backward = Op("attention-core-backward", "attention", core(True), kernels=3)
     if not ring:
         return (forward,), (backward,)
-    size = 2 * setting.sequences * length * kv_heads * (attention.query_dim + attention.value_dim)
+    messages = _ring_messages(attention, setting)
     return (
-        (
-            Op("key-value-ring", "cp", Message("all-gather", "cp", size), modules=CORE),
-            *_beside(forward, "key-value-ring"),
-        ),
-        (
-            # keys and values again, and their gradients on the way back
-            Op("key-value-ring-backward", "cp", Message("all-gather", "cp", 2 * size)),
-            *_beside(backward, "key-value-ring-backward"),
-        ),
+        (*messages[0], *_beside(forward, messages[0][0].name)),
+        (*messages[1], *_beside(backward, messages[1][0].name)),
+    )
+
+
+def _ring_messages(attention: Attention | LatentAttention, setting: Setting) -> tuple[tuple[Op, ...], tuple[Op, ...]]:
+    """Keys and values on their way around the ring; backward again, and their gradients on the way back."""
+    _, kv_heads = heads_per_rank(attention, setting.mesh.tp)
+    width = attention.query_dim + attention.value_dim
+    size = 2 * setting.sequences * setting.sequence_length * kv_heads * width
+    return (
+        (Op("key-value-ring", "cp", Message("all-gather", "cp", size), modules=CORE),),
+        (Op("key-value-ring-backward", "cp", Message("all-gather", "cp", 2 * size)),),
+    )
+
+
+def unfused_core(core: AttentionCore, keys: float) -> tuple[Op, ...]:
+    """The core as products, softmax and dropout of their own, forward or backward: the mask saves nothing.
+
+    Scores pass memory once a kernel: 16-bit values, and a mask of one byte for the dropout.
+
+    References
+    ----------
+    korthikanti2022, section 4.1 (what is kept: 5 bytes a score)
+    """
+    products = core.batch * core.heads
+    scores = products * core.queries * keys
+    word, modules = ("-backward", frozenset[str]()) if core.backward else ("", CORE)
+    key_product = Op(
+        f"attention-scores{word}", "gemm", Gemm(core.queries, keys, core.query_dim, products), modules=modules
+    )
+    value_product = Op(
+        f"attention-values{word}", "gemm", Gemm(core.queries, core.value_dim, keys, products), modules=modules
+    )
+    if not core.backward:
+        return (
+            key_product,
+            traffic("attention-softmax", 4 * scores, modules=modules),
+            traffic("attention-dropout", 5 * scores, modules=modules),
+            value_product,
+        )
+    return (
+        value_product,
+        replace(value_product, name="attention-probabilities-gradient"),
+        traffic("attention-dropout-backward", 5 * scores),
+        traffic("attention-softmax-backward", 6 * scores),
+        key_product,
+        replace(key_product, name="attention-key-gradient"),
     )
 
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from moesim.workload.linear import FULL, Linear, TensorRegion, traffic
+from moesim.workload.linear import FULL, Linear, TensorRegion, addition, traffic
 from moesim.workload.model import Dense
 from moesim.workload.ops import Block, Op, Saved
 from moesim.workload.setting import Setting
@@ -59,10 +59,10 @@ def dense_block(dense: Dense, hidden: int, setting: Setting, norms: int = 1) -> 
         traffic("mlp-norm", 2 * row, modules=LAYERNORM),
         *made.forward,
         *((traffic("mlp-output-norm", 2 * row, modules=LAYERNORM),) if extra else ()),
-        traffic("mlp-residual", 3 * row),
+        addition("mlp-residual", 3 * row),
     )
     backward = (
-        traffic("mlp-residual-backward", 2 * row),
+        addition("mlp-residual-backward", 2 * row),
         *((traffic("mlp-output-norm-backward", 4 * row, 2),) if extra else ()),
         *made.backward,
         traffic("mlp-norm-backward", 4 * row, 2),

@@ -6,123 +6,133 @@ Tokens reach the router split over the tensor-parallel group (sequence paralleli
 
 from dataclasses import replace
 
-import numpy as np
-
 from moesim.base.numeric import Numeric
 from moesim.workload.dense import SHARED, FeedForward, feed_forward
-from moesim.workload.linear import FULL, Linear, traffic
+from moesim.workload.linear import FULL, addition, traffic
 from moesim.workload.model import Dense, Moe
-from moesim.workload.ops import Block, ExpertLeg, Gemm, Message, Op, Saved, Traffic
+from moesim.workload.ops import Block, Gemm, Message, Op, Saved, Traffic
+from moesim.workload.routed import MOE, Routed
 from moesim.workload.setting import Setting
 
 LAYERNORM = frozenset({"layernorm", "full"})
-MOE = frozenset({"moe", "full"})
-ACTIVATION = frozenset({"moe_act", "moe", "full"})
-
-
-def expert_rows(moe: Moe, setting: Setting) -> Numeric:
-    """Token rows that the local experts of the slowest rank process. [-]"""
-    return setting.local_tokens * moe.top_k * setting.mesh.etp * setting.routed_load
-
-
-def expert_leg(moe: Moe, hidden: int, setting: Setting, direction: str = "dispatch", counts: bool = False) -> ExpertLeg:
-    """One leg of the expert exchange."""
-    return ExpertLeg(
-        direction,
-        setting.local_tokens,
-        moe.top_k,
-        moe.num_experts,
-        (setting.recipe.row_bytes if direction == "dispatch" else 2.0) * hidden,
-        counts,
-        load=setting.routed_load,
-    )
 
 
 def expert_block(moe: Moe, hidden: int, setting: Setting, norms: int = 1) -> Block:
     """Operations and saved tensors of one routed-expert block. Counts per rank and micro-batch."""
-    mesh, local, passes = setting.mesh, setting.local_tokens, setting.passes
-    rows = expert_rows(moe, setting)
-    experts = moe.num_experts / mesh.ep
-    per_expert = rows / experts
-    inner = moe.ffn_size / mesh.etp
-    wide = (2 if moe.gated else 1) * inner
+    local, passes, products = setting.local_tokens, setting.passes, setting.products
+    routed = Routed(moe, hidden, setting)
     copy = 2 * local * hidden
     gates = local * moe.num_experts
-
-    def leg(direction: str, name: str) -> Op:
-        counts = name == "dispatch"
-        work = expert_leg(moe, hidden, setting, direction, counts)
-        segment = "dispatch" if name.startswith("dispatch") else "combine"
-        return Op(name, "ep", work, 3, segment, MOE, host_sync=counts and passes.host_syncs > 0)
-
-    def layout(name: str, copies: Numeric, segment: str) -> Op:
-        kernels = 2.0 * np.greater(copies, 0)
-        return Op(name, "memory_bound", Traffic(copies * copy * setting.routed_load), kernels, segment, MOE)
-
-    def etp(name: str, collective: str) -> Op:
-        return Op(name, "tp", Message(collective, "etp", 2 * hidden * rows), 1, "experts", MOE)
-
-    def grouped(name: str, n: Numeric, k: Numeric) -> Linear:
-        return Linear(name, per_expert, n, k, setting, experts, "grouped_gemm", "experts", MOE)
-
-    up, down = grouped("expert-up", wide, hidden), grouped("expert-down", hidden, inner)
     shared = _shared(moe, hidden, setting)
-    routed_forward = (
-        layout("sort-by-expert", passes.after_dispatch, "experts"),
-        etp("expert-all-gather", "all-gather"),
-        *up.forward(),
-        Op("expert-activation", "memory_bound", Traffic(2 * rows * (wide + inner)), 2, "experts", ACTIVATION),
-        *down.forward(),
-        etp("expert-reduce-scatter", "reduce-scatter"),
-        layout("unsort", passes.before_combine, "experts"),
-    )
     extra = norms == 2
     forward = (
         traffic("expert-norm", 2 * copy, modules=LAYERNORM),
         Op("router", "gemm", Gemm(local, moe.num_experts, hidden), modules=MOE),
         Op("router-top-k", "memory_bound", Traffic(24 * gates), 10, modules=MOE),
         *(() if setting.overlap_shared_expert else shared.forward),
-        layout("permute", passes.before_dispatch, "attention"),
-        *_with_shared(leg("dispatch", "dispatch"), shared.forward, setting),
-        *routed_forward,
-        leg("combine", "combine"),
-        layout("unpermute", passes.after_combine, "combine"),
+        *_dispatch_cast(copy / 2, setting),
+        routed.layout("permute", passes.before_dispatch, "attention"),
+        *_hot_experts(routed, "gather-hot-experts", "all-gather", 2.0),
+        *(_fused_forward(routed) if products.fused_forward else _exchanged_forward(routed, shared)),
+        routed.layout("unpermute", passes.after_combine, "combine"),
         *((traffic("expert-output-norm", 2 * copy, 1, "combine", LAYERNORM),) if extra else ()),
-        traffic("expert-residual", (4 if moe.shared_size else 3) * copy, 1, "combine"),
+        addition("expert-residual", (4 if moe.shared_size else 3) * copy, "combine"),
     )
     backward = (
-        traffic("expert-residual-backward", 2 * copy, 1, "combine"),
+        addition("expert-residual-backward", 2 * copy, "combine"),
         *((traffic("expert-output-norm-backward", 4 * copy, 2, "combine"),) if extra else ()),
-        layout("unpermute-backward", passes.after_combine, "combine"),
-        *_with_shared(leg("dispatch", "combine-backward"), shared.backward, setting),
-        layout("unsort-backward", passes.before_combine, "experts"),
-        etp("expert-grad-all-gather", "all-gather"),
-        *down.backward(),
-        Op("expert-activation-backward", "memory_bound", Traffic(2 * rows * (2 * wide + inner)), 2, "experts"),
-        *up.backward(),
-        etp("expert-grad-reduce-scatter", "reduce-scatter"),
-        layout("sort-by-expert-backward", passes.after_dispatch, "experts"),
-        leg("combine", "dispatch-backward"),
-        layout("permute-backward", passes.before_dispatch, "attention"),
+        routed.layout("unpermute-backward", passes.after_combine, "combine"),
+        *_hot_experts(routed, "gather-hot-experts-again", "all-gather", 2.0),
+        *(_fused_backward(routed) if products.fused_backward else _exchanged_backward(routed, shared)),
+        *_hot_experts(routed, "reduce-hot-experts", "reduce-scatter", 4.0),
+        routed.layout("permute-backward", passes.before_dispatch, "attention"),
         *(() if setting.overlap_shared_expert else shared.backward),
         traffic("router-top-k-backward", 24 * gates, 8),
         Op("router-dgrad", "gemm", Gemm(local, hidden, moe.num_experts)),
-        Op("router-wgrad", "gemm", Gemm(hidden, moe.num_experts, local, accumulate=True)),
+        Op(
+            "router-wgrad",
+            "gemm",
+            Gemm(hidden, moe.num_experts, local, accumulate=True),
+            held_bytes=copy + 2 * gates,
+        ),
         traffic("expert-norm-backward", 4 * copy, 2),
     )
     saved = (
         Saved("expert-input", copy, FULL),
         Saved("expert-norm-output", copy, LAYERNORM),
         Saved("router-logits-and-probs", 9 * gates, MOE),
-        up.saved("dispatched-rows", MOE),
-        Saved("expert-up-output", 2 * rows * wide, MOE),
-        down.saved("expert-activation-output", ACTIVATION),
-        Saved("row-probs", 4 * rows, MOE),
-        *((Saved("expert-output", 2 * rows * hidden, MOE),) if setting.fusion.weights_in_combine else ()),
+        *routed.saved(),
         *shared.saved,
         *((Saved("before-expert-output-norm", copy, FULL),) if extra else ()),
     )
     return Block(forward, backward, saved)
+
+
+def _exchanged_forward(routed: Routed, shared: FeedForward) -> tuple[Op, ...]:
+    """Dispatch, products, combine, one after the other; or wave by wave, all dispatches before the first combine."""
+    waves = routed.waves()
+    legs = [wave.leg("dispatch", "dispatch") for wave in waves]
+    rest: tuple[Op, ...] = ()
+    for wave, leg in zip(waves, legs, strict=True):
+        rest += (*_behind(leg, wave.forward(), len(waves)), wave.leg("combine", "combine"))
+    return (*_with_shared(legs[0], shared.forward, routed.setting), *legs[1:], *rest)
+
+
+def _exchanged_backward(routed: Routed, shared: FeedForward) -> tuple[Op, ...]:
+    """The same for the gradients; delayed weight gradients run beside the last leg."""
+    waves, delayed = routed.waves(), routed.setting.products.delay_wgrad
+    legs = [wave.leg("dispatch", "combine-backward") for wave in waves]
+    rest: tuple[Op, ...] = ()
+    for wave, leg in zip(waves, legs, strict=True):
+        rest += (*_behind(leg, wave.backward(delayed), len(waves)), wave.leg("combine", "dispatch-backward"))
+    if delayed:
+        last = rest[-1]
+        later = tuple(replace(op, segment=last.segment) for wave in waves for op in wave.weight_gradients())
+        rest += (replace(later[0], beside=True), *later[1:], _join("wgrad-join", last, later[-1]))
+    return (*_with_shared(legs[0], shared.backward, routed.setting), *legs[1:], *rest)
+
+
+def _behind(leg: Op, ops: tuple[Op, ...], waves: int) -> tuple[Op, ...]:
+    """Operations on the rows of a wave, which wait for its leg and not for those of the others."""
+    return (replace(ops[0], needs=(leg.name,)), *ops[1:]) if waves > 1 else ops
+
+
+def _join(name: str, *ends: Op) -> Op:
+    """A moment at which several operations are done."""
+    first = ends[0]
+    needs = tuple(op.name for op in ends)
+    return Op(name, "memory_bound", Traffic(0.0), 0, first.segment, first.modules, needs)
+
+
+def _fused_forward(routed: Routed) -> tuple[Op, ...]:
+    """One persistent kernel from dispatch to combine."""
+    legs = (routed.leg("dispatch", "dispatch"), routed.leg("combine", "combine"))
+    return (routed.fused("expert-kernel", legs, (routed.up.forward()[-1], routed.down.forward()[-1])),)
+
+
+def _fused_backward(routed: Routed) -> tuple[Op, ...]:
+    """One persistent kernel for what leaves, and the weight gradients behind it."""
+    legs = (routed.leg("dispatch", "combine-backward"), routed.leg("combine", "dispatch-backward"))
+    kernel = routed.fused("expert-kernel-backward", legs, (routed.down.dgrad()[-1], routed.up.dgrad()[-1]))
+    return (kernel, *routed.weight_gradients())
+
+
+def _dispatch_cast(values: Numeric, setting: Setting) -> tuple[Op, ...]:
+    """Cast of the tokens, once, where they travel in the format of the products."""
+    recipe = setting.recipe
+    if not (setting.products.low_dispatch and recipe.casts):
+        return ()
+    work = Traffic(recipe.cast_bytes * values, cast=True)
+    return (Op("dispatch-cast", "memory_bound", work, recipe.cast_kernels, modules=MOE),)
+
+
+def _hot_experts(routed: Routed, name: str, collective: str, value_bytes: float) -> tuple[Op, ...]:
+    """Weights, or gradients, of the experts that every rank has a copy of."""
+    setting = routed.setting
+    if not setting.replicated:
+        return ()
+    size = value_bytes * setting.replicated * routed.moe.expert_params(routed.hidden) / setting.mesh.etp
+    return (Op(name, "ep", Message(collective, "ep", size), 1, "dispatch", MOE),)
 
 
 def _shared(moe: Moe, hidden: int, setting: Setting) -> FeedForward:
@@ -137,7 +147,5 @@ def _with_shared(leg: Op, shared: tuple[Op, ...], setting: Setting) -> tuple[Op,
     if not setting.overlap_shared_expert or not shared:
         return (leg,)
     beside = tuple(replace(op, segment=leg.segment) for op in shared)
-    join = Op(
-        f"{leg.name}-join", "memory_bound", Traffic(0.0), 0, leg.segment, leg.modules, (leg.name, beside[-1].name)
-    )
+    join = _join(f"{leg.name}-join", leg, beside[-1])
     return (leg, replace(beside[0], beside=True), *beside[1:], join)

@@ -1,11 +1,13 @@
 """A decoder layer under a recompute policy."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from moesim.base.numeric import Numeric
 from moesim.workload.attention import attention_block
 from moesim.workload.dense import dense_block
 from moesim.workload.experts import expert_block
+from moesim.workload.fusions import fused
 from moesim.workload.model import Layer, Moe
 from moesim.workload.ops import Block, Gemm, Op
 from moesim.workload.recompute import RecomputePolicy
@@ -15,12 +17,28 @@ from moesim.workload.setting import Setting
 def layer_block(layer: Layer, hidden: int, setting: Setting) -> Block:
     """One decoder layer, nothing recomputed."""
     norms = layer.norms // 2
-    attention = attention_block(layer.attention, hidden, setting, norms)
+    attention = _scoped(attention_block(layer.attention, hidden, setting, norms), {"": "attn"})
     if isinstance(layer.feed_forward, Moe):
-        rest = expert_block(layer.feed_forward, hidden, setting, norms)
+        rest = _scoped(expert_block(layer.feed_forward, hidden, setting, norms), AHEAD | {"": "moe"})
     else:
-        rest = dense_block(layer.feed_forward, hidden, setting, norms)
-    return Block(attention.forward + rest.forward, rest.backward + attention.backward, attention.saved + rest.saved)
+        rest = _scoped(dense_block(layer.feed_forward, hidden, setting, norms), {"": "mlp"})
+    whole = Block(attention.forward + rest.forward, rest.backward + attention.backward, attention.saved + rest.saved)
+    return fused(whole, setting.fusions, setting.recipe.cast_bytes)
+
+
+AHEAD = {"router": "moe-router", "expert-norm": "moe-router", "shared": "moe-router"}
+"""What of a routed block runs before the exchange and can be captured without it, by the beginning of its name."""
+
+
+def _scoped(block: Block, scopes: Mapping[str, str]) -> Block:
+    """The block whose operations know what a CUDA graph captures them with; shared experts in the exchange are of it."""
+
+    def scope(op: Op) -> str:
+        ahead = (scopes[start] for start in scopes if start and op.name.startswith(start) and op.segment == "attention")
+        return next(ahead, scopes[""])
+
+    forward, backward = (tuple(replace(op, scope=scope(op)) for op in ops) for ops in (block.forward, block.backward))
+    return replace(block, forward=forward, backward=backward)
 
 
 def joined(*blocks: Block) -> Block:

@@ -2,6 +2,9 @@
 
 from dataclasses import dataclass, replace
 
+import numpy as np
+from numpy.typing import NDArray
+
 from moesim.base.numeric import Numeric
 from moesim.workload.ops import Gemm, Message, Op, Saved, Traffic
 from moesim.workload.setting import Setting
@@ -13,7 +16,8 @@ FULL = frozenset({"full"})
 class Linear:
     """``groups`` products y = x W with x of (m, k) and W of (k, n), and their two gradients.
 
-    The forward casts x, the backward casts dy once for dgrad and wgrad; the cast of x is kept for wgrad.
+    ``spread``: rows of each group over their mean m, where they differ; ``kind``: how the groups are multiplied, by
+    ``kernels`` each time. The forward casts x (unless it was cast before, ``cast_input`` false), the backward casts dy once for dgrad and wgrad; the cast of x is kept for wgrad.
     """
 
     name: str
@@ -26,6 +30,10 @@ class Linear:
     segment: str = "attention"
     modules: frozenset[str] = FULL
     low_precision: bool = True
+    spread: NDArray[np.float64] | None = None
+    kind: str = "grouped"
+    kernels: Numeric = 1
+    cast_input: bool = True
 
     @property
     def _rate(self) -> str:
@@ -33,19 +41,26 @@ class Linear:
 
     def forward(self, needs: tuple[str, ...] = ()) -> tuple[Op, ...]:
         """Cast of the input where the recipe has one, then the product."""
-        return self._with_cast(self.name, self.m * self.k, self._product(self.name, self.m, self.n, self.k), needs)
+        product = self._product(self.name, self.m, self.n, self.k)
+        if not self.cast_input:
+            return (replace(product, needs=needs),)
+        return self._with_cast(self.name, self.m * self.k, product, needs)
 
     def dgrad(self, needs: tuple[str, ...] = ()) -> tuple[Op, ...]:
         """Cast of the output gradient, then the product with the transposed weights."""
         name = f"{self.name}-dgrad"
         return self._with_cast(name, self.m * self.n, self._product(name, self.m, self.k, self.n), needs)
 
-    def wgrad(self, needs: tuple[str, ...] = ()) -> tuple[Op, ...]:
-        """Product of the saved input and the output gradient, added into an FP32 buffer."""
+    def wgrad(self, needs: tuple[str, ...] = (), input_share: Numeric = 1.0) -> tuple[Op, ...]:
+        """Product of the saved input and the output gradient, added into an FP32 buffer.
+
+        Both wait for it where the backward is split; of the input `input_share`, where the rest is gathered again.
+        """
         recipe = self.setting.recipe
         rate = (recipe.wgrad_rate or recipe.rate) if self.low_precision else "bf16"
         work = self._work(self.k, self.n, self.m, rate, accumulate=True)
-        return (self._op(f"{self.name}-wgrad", work, needs),)
+        held = work.operand_bytes * self.groups * self.m * (input_share * self.k + self.n)
+        return (replace(self._op(f"{self.name}-wgrad", work, needs), held_bytes=held),)
 
     def backward(self, needs: tuple[str, ...] = ()) -> tuple[Op, ...]:
         """Both gradients, one after the other."""
@@ -57,14 +72,14 @@ class Linear:
         return Saved(name, value * self.groups * self.m * self.k, modules)
 
     def _product(self, name: str, m: Numeric, n: Numeric, k: Numeric) -> Op:
-        return self._op(name, self._work(m, n, k, self._rate))
+        return self._op(name, replace(self._work(m, n, k, self._rate), spread=self.spread))
 
     def _work(self, m: Numeric, n: Numeric, k: Numeric, rate: str, accumulate: bool = False) -> Gemm:
         operand = self.setting.recipe.operand_bytes if rate not in ("bf16", "fp16") else 2.0
-        return Gemm(m, n, k, self.groups, accumulate, rate, operand)
+        return Gemm(m, n, k, self.groups, accumulate, rate, operand, kind=self.kind)
 
     def _op(self, name: str, work: Gemm, needs: tuple[str, ...] = ()) -> Op:
-        return Op(name, self.category, work, segment=self.segment, modules=self.modules, needs=needs)
+        return Op(name, self.category, work, self.kernels, self.segment, self.modules, needs)
 
     def _with_cast(self, name: str, values: Numeric, product: Op, needs: tuple[str, ...]) -> tuple[Op, ...]:
         recipe = self.setting.recipe
@@ -80,6 +95,11 @@ def traffic(
 ) -> Op:
     """A memory-bound kernel."""
     return Op(name, "memory_bound", Traffic(num_bytes), kernels, segment, modules)
+
+
+def addition(name: str, num_bytes: Numeric, segment: str = "attention") -> Op:
+    """An addition to the residual stream."""
+    return Op(name, "memory_bound", Traffic(num_bytes, plain=True), 1, segment, FULL)
 
 
 @dataclass(frozen=True)
@@ -132,9 +152,9 @@ class TensorRegion:
         """Both gradients of the first product, the messages beside them."""
         dgrad, wgrad = linear.dgrad(), linear.wgrad()
         if self.setting.sequence_parallel:
-            again = self._message("all-gather", "enter-again", FULL)
+            again = replace(self._message("all-gather", "enter-again", FULL), held_bytes=0.0)
             reduce = replace(self._message("reduce-scatter", "enter-grad", FULL), needs=(dgrad[-1].name,))
-            wgrad = linear.wgrad((again.name, dgrad[-1].name))
+            wgrad = linear.wgrad((again.name, dgrad[-1].name), 1.0 / self.setting.mesh.tp)
             first = (again, replace(dgrad[0], beside=True), *dgrad[1:])
         else:
             reduce = replace(self._message("all-reduce", "enter-grad", FULL), needs=(dgrad[-1].name,))

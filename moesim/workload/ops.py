@@ -6,10 +6,17 @@ per micro-batch. A multiply-add is 2 FLOP.
 
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
 from moesim.base.numeric import Numeric
 
 CATEGORIES = ("gemm", "grouped_gemm", "attention", "memory_bound", "ep", "tp", "cp", "pp", "dp", "optimizer")
 """Breakdown categories that operations carry (``host``, ``bubble`` and ``other`` come from the timeline)."""
+
+SCOPES = ("attn", "mlp", "moe-router", "moe")
+"""Parts of a layer that a CUDA graph may capture: attention, dense feed-forward, router with shared experts that run
+before the exchange, and the rest of the experts with their exchange (Megatron-Core ``--cuda-graph-scope``)."""
 
 
 @dataclass(frozen=True)
@@ -17,7 +24,8 @@ class Gemm:
     """``groups`` products of an (m, k) by a (k, n) matrix.
 
     ``accumulate`` adds into an FP32 output (wgrad). ``rate`` is the key of the GPU's GEMM rate, ``operand_bytes`` the
-    size of an operand value with its scales.
+    size of an operand value with its scales. ``spread``: rows of each group over their mean ``m``, where they differ. ``kind``:
+    how the products of experts are made, by its name.
     """
 
     m: Numeric
@@ -27,6 +35,8 @@ class Gemm:
     accumulate: bool = False
     rate: str = "bf16"
     operand_bytes: float = 2.0
+    spread: NDArray[np.float64] | None = None
+    kind: str = "grouped"
 
     @property
     def flop(self) -> Numeric:
@@ -45,7 +55,8 @@ class Gemm:
 class AttentionCore:
     """Causal softmax attention of ``batch`` sequences with ``heads`` query heads on this rank.
 
-    ``queries`` of each sequence are on this rank, each of which sees ``columns`` keys on average.
+    ``queries`` of each sequence are on this rank, each of which sees ``columns`` keys on average. ``balanced``: all of them
+    see as many, as without a mask or in a window. ``kernel``: ``fused`` or ``flash2``.
     """
 
     batch: Numeric
@@ -56,6 +67,8 @@ class AttentionCore:
     query_dim: int
     value_dim: int
     backward: bool = False
+    kernel: str = "fused"
+    balanced: bool = False
 
     @property
     def flop(self) -> Numeric:
@@ -75,11 +88,13 @@ class AttentionCore:
 class Traffic:
     """A memory-bound kernel: bytes read plus written, and its (few) FLOPs are not counted.
 
-    ``cast``: it changes the number format, which reaches a little less than a plain copy.
+    ``cast``: it changes the number format, which reaches a little less than a plain copy. ``plain``: element by element, as
+    an addition or a cast by a known scale does it; else it reduces, gathers or computes beside.
     """
 
     hbm_bytes: Numeric
     cast: bool = False
+    plain: bool = False
     flop: Numeric = 0
 
 
@@ -104,7 +119,8 @@ class ExpertLeg:
 
     ``tokens`` on this rank, each with ``top_k`` routes of ``row_bytes``; experts are balanced over the group.
     ``counts``: the ranks do not know yet how many rows they will receive (forward dispatch). ``load``: rows of the
-    hottest rank over the mean.
+    hottest rank over the mean. ``node_limit``: NVLink domains that a token's routes may reach.
+    ``return_bytes``: of a row on its way back.
     """
 
     direction: str
@@ -114,6 +130,8 @@ class ExpertLeg:
     row_bytes: Numeric
     counts: bool = False
     load: Numeric = 1.0
+    node_limit: int | None = None
+    return_bytes: Numeric = 0.0
     flop: Numeric = 0
     hbm_bytes: Numeric = 0
 
@@ -123,7 +141,26 @@ class ExpertLeg:
         return self.tokens * self.load
 
 
-Work = Gemm | AttentionCore | Traffic | Message | ExpertLeg
+@dataclass(frozen=True)
+class FusedExperts:
+    """Dispatch, products and combine of a rank's experts in one persistent kernel."""
+
+    dispatch: ExpertLeg
+    combine: ExpertLeg
+    products: tuple[Gemm, ...]
+
+    @property
+    def flop(self) -> Numeric:
+        """Multiply-adds of the products, 2 FLOP each."""
+        return sum((product.flop for product in self.products), 0.0)
+
+    @property
+    def hbm_bytes(self) -> Numeric:
+        """Operands and results of the products. [B]"""
+        return sum((product.hbm_bytes for product in self.products), 0.0)
+
+
+Work = FusedExperts | Gemm | AttentionCore | Traffic | Message | ExpertLeg
 
 
 @dataclass(frozen=True)
@@ -153,6 +190,11 @@ class Op:
         It may start one block early: it waits for the end of the block before the last one.
     detached
         Nothing waits for it inside the chunk; the chunk ends after it.
+    scope
+        Part of a layer that a CUDA graph may capture (see :data:`SCOPES`); empty at the ends of the model.
+    held_bytes
+        Of what makes a weight gradient, which a split backward may put off: bytes that wait for it. None for what the
+        input gradient needs. [B]
     """
 
     name: str
@@ -166,6 +208,8 @@ class Op:
     beside: bool = False
     prefetch: bool = False
     detached: bool = False
+    scope: str = ""
+    held_bytes: Numeric | None = None
 
 
 @dataclass(frozen=True)

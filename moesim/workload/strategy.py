@@ -16,7 +16,7 @@ class Strategy:
 
     Degrees (``tp cp ep etp micro_batch rank_imbalance``) may be arrays: then the strategy stands for a batch of runs that share the
     pipeline shape and the methods. The defaults are the neutral setting of each method; a scenario takes what it
-    leaves out from its software spec.
+    leaves out from its software spec, or, for an optional method (:data:`moesim.spec.methods.METHODS`), stays at the neutral setting.
     """
 
     tp: Numeric = 1
@@ -50,6 +50,25 @@ class Strategy:
     routing: str = "balanced"
     rank_imbalance: Numeric = 1.0
     capacity_factor: float | None = None
+    capacity_per: str = "rank"
+    replicated_experts: int = 0
+    node_limit: int | None = None
+    expert_gemm: str = "grouped"
+    expert_kernel: str = "separate"
+    sync_free: bool = False
+    dispatch_precision: str = "bf16"
+    two_batch_overlap: bool = False
+    expert_waves: int = 1
+    delay_wgrad: bool = False
+    fusions: tuple[str, ...] = ()
+    optimizer: str = "adam"
+    adapter: str = "none"
+    adapter_targets: str = "attention"
+    activation_offload: float = 0.0
+    optimizer_offload: float = 0.0
+    grad_bucket_bytes: float | None = None
+    grad_compression: str = "none"
+    stale_gradients: bool = False
 
     def replace(self, **changes: Any) -> "Strategy":
         """Return a copy with some fields changed."""
@@ -64,6 +83,8 @@ class Strategy:
 DEGREES = ("tp", "cp", "ep", "etp", "micro_batch", "rank_imbalance")
 """Fields that may be arrays inside one batch."""
 
+OFF = {field.name: field.default for field in fields(Strategy)}
+"""The neutral setting of each field."""
 FIELDS = tuple(field.name for field in fields(Strategy))
 FLAGS = tuple(field.name for field in fields(Strategy) if field.type in (bool, "bool"))
 COUNTS = ("tp", "cp", "pp", "vpp", "ep", "etp", "micro_batch")

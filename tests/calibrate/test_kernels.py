@@ -49,7 +49,7 @@ def test_ten_rows_of_a_slower_gpu_move_its_efficiency_and_little_else(own):
     values = {name: value for name, (value, _) in found.constants.items()}
     assert values["gemm_efficiency"] == pytest.approx(0.9 * prior.gemm_efficiency.value, rel=0.04)
     assert values["gemm_fixed"] == pytest.approx(prior.gemm_fixed.value, rel=0.1)
-    assert values["gemm_norm"] == prior.gemm_norm.value
+    assert "gemm_norm" not in values  # too few rows to say: the shipped one stays
     assert found.rows == {"read": 12, "used": 12, "held_out": 0}
     assert "gemm_norm" in found.kept
 

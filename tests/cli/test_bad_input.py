@@ -31,14 +31,14 @@ EDITS = [
         "schedule: interleaved-1f1b",
         "schedule: interleaved",
         [
-            "s.yaml:14: strategy.schedule: no pipeline schedule 'interleaved' [known-schedule]; did you mean 'interleaved-1f1b'? (known: 1f1b, gpipe, "
+            "s.yaml:14: strategy.schedule: no pipeline schedule 'interleaved' [known-schedule]; did you mean 'interleaved-1f1b'? (known: 1f1b, 1f1b-v, "
         ],
     ),
     (
         "schedule: interleaved-1f1b",
-        "schedule: dualpipe",
+        "schedule: zbv",
         [
-            "s.yaml:14: strategy.schedule: no pipeline schedule 'dualpipe' [known-schedule]; did you mean 'gpipe'? (known: 1f1b, gpipe, interleaved-1f1b, none)"
+            "s.yaml:14: strategy.schedule: no pipeline schedule 'zbv' [known-schedule]; did you mean 'zb-v'? (known: 1f1b, "
         ],
     ),
     (
@@ -112,8 +112,8 @@ EDITS = [
     ),
     (
         "  cp: 1",
-        "  cp: 1\n  cuda_graph: full",
-        ["s.yaml:19: strategy.cuda_graph: no cuda_graph 'full' [known-cuda_graph]; known: none"],
+        "  cp: 1\n  cuda_graph: whole",
+        ["s.yaml:19: strategy.cuda_graph: no cuda_graph 'whole' [known-cuda_graph]; known: attn, full, mlp, moe, "],
     ),
     (
         "  cp: 1",

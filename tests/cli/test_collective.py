@@ -22,6 +22,50 @@ def test_a_measurement_is_judged(moesim):
     assert "half rate" in sick["causes"][0]["cause"]
 
 
+@pytest.mark.parametrize(
+    ("words", "measured", "verdict", "note"),
+    [
+        (("allreduce", "hgx-h100:16", "1GiB"), "175GB/s", "cannot tell", "slower than expected"),
+        (("alltoall", "hgx-h100:16", "1MiB"), "0.8GB/s", "sick", None),
+        (("allreduce", "hgx-h100:2", "1GiB"), "5000GB/s", "impossible", "faster than the wires"),
+        (("allgather", "hgx-h100:1", "8B"), "1ns", "impossible", "faster than the wires"),
+        (("alltoall", "hgx-h100:1", "64KiB"), "90us", "cannot tell", "slower than expected"),
+        (("sendrecv", "hgx-h100:1", "64MiB"), "820us", "cannot tell", "slower than expected"),
+        (("sendrecv", "hgx-h100:1", "4GiB"), "52ms", "sick", None),
+        (("sendrecv", "hgx-h100:10", "4GiB"), "25GB/s", "healthy", "within expectation"),
+        (("sendrecv", "hgx-h100:10", "4GiB"), "15.2GB/s", "sick", None),
+    ],
+)
+def test_a_verdict_says_what_it_can_tell(moesim, words, measured, verdict, note):
+    """Half-rate networks are not called healthy, nor units that no wire carries; short messages tell little."""
+    operation, cluster, size = words
+    call = ("collective", operation, "--cluster", cluster, "--size", size, "--measured", measured, "--json")
+    found = moesim(*call).json
+    assert found["verdict"] == verdict
+    assert (note is None) == ("note" not in found)
+    assert note is None or found["note"].startswith(note)
+    assert ("causes" in found) == (verdict in ("sick", "cannot tell"))
+
+
+def test_a_message_between_nodes_goes_by_the_rate_of_its_nic(moesim):
+    """25 GB/s of 50 on ten nodes, 46 on a pair (runs of 1, 2 and 4 GPUs a node, and of a pair of nodes)."""
+    for cluster, rate in (("hgx-h100:10", 25.5e9), ("hgx-h100:16", 25.5e9), ("hgx-h100:2", 45.8e9)):
+        found = moesim("collective", "sendrecv", "--cluster", cluster, "--size", "4GiB", "--json").json
+        assert found["busbw_bytes_per_s"] == pytest.approx(rate, rel=0.05)
+        assert found["binding"] == "NIC"
+
+
+def test_what_was_not_measured_is_a_grade_lower_and_wider_the_further(moesim):
+    found = [
+        moesim("collective", "alltoall", "--cluster", f"hgx-h100:{nodes}", "--size", "1GiB", "--json").json
+        for nodes in (10, 16, 1600)
+    ]
+    assert [one["evidence"] for one in found] == ["calibrated", "datasheet", "datasheet"]
+    assert found[1]["evidence_reasons"] == ["nodes 16 is outside of the 10 to 10 that were measured"]
+    widths = [one["high_s"] / one["time_s"] for one in found]
+    assert widths[0] < widths[1] < widths[2]
+
+
 def test_what_nccl_is_told_changes_the_choice(moesim):
     call = ("collective", "allreduce", "--cluster", "hgx-h100:1", "--size", "1GiB", "--json")
     assert moesim(*call).json["algorithm"] == "nvls"
@@ -124,6 +168,49 @@ def test_a_log_is_priced_as_a_table(moesim, tmp_path):
     assert found["summary"]["refused"] == {"data came out wrong (#wrong > 0)": 1}
 
 
+BARE = """#                                                              out-of-place                       in-place
+   268435456      67108864     float     sum      -1   1200.0  223.7  391.5       0   9000.0   29.8   52.2      0
+# Out of bounds values : 0 OK
+# Avg bus bandwidth    : 200
+"""
+
+
+def test_a_log_that_names_nothing_is_judged_where_it_is_told(moesim, tmp_path):
+    path = tmp_path / "run.log"
+    path.write_text(BARE)
+    call = ("collective", "allreduce", "--from", str(path), "--cluster", "hgx-h100:1", "--nranks", "8")
+    found = moesim(*call, "--json").json
+    assert [row["verdict"] for row in found["rows"]] == ["healthy", "sick"]
+    assert found["summary"]["verdicts"] == {"healthy": 1, "sick": 1}
+    assert "1: sick" in moesim(*call).out
+    assert "unknown GPU" in moesim(*call[:4], "--nranks", "8").lines[0]
+    across = moesim(*call[:4], "--cluster", "hgx-h100:2", "--nranks", "16", "--gpus-per-node", "8", "--json").json
+    assert across["rows"][1]["predicted_time_s"] > 0
+    assert across["summary"]["verdicts"]["sick"] == 1
+    assert "more ranks than the cluster has" in moesim(*call[:6], "--nranks", "16").lines[0]
+
+
+def test_odd_rows_are_refused_and_own_columns_kept(moesim, tmp_path):
+    path = tmp_path / "rows.csv"
+    head = "gpu,op,size_bytes,nranks,gpus_per_node,num_nodes,time_us,error\n"
+    lines = [
+        "H100 SXM,all_gather,1073741824,8,8,2,3000,mine",
+        "H100 SXM,all_gather,1073741824,7.5,8,1,3000,mine",
+        "H100 SXM,all_gather,1073741824,8,8,1,3000,mine,more",
+        "H100 SXM,all_gather,1073741824,8,8,1,3000,mine",
+    ]
+    path.write_text(head + "\n".join(lines) + "\n")
+    found = moesim("collective", "--from", str(path), "--json").json
+    (row,) = found["rows"]
+    assert row["input_error"] == "mine"
+    assert row["error"] == pytest.approx(row["predicted_time_s"] / 3e-3 - 1)
+    assert found["summary"]["refused"] == {
+        "more cells than the header has": 1,
+        "nranks is no whole number above zero": 1,
+        "nranks is not num_nodes times gpus_per_node": 1,
+    }
+
+
 def test_expert_exchanges_are_priced_with_their_own_interval(moesim, tmp_path):
     path = tmp_path / "ep.csv"
     header = "gpu,num_ranks,num_nodes,library,mode,op,tokens_per_rank,hidden,topk,num_experts,dtype,num_sms,time_us\n"
@@ -139,7 +226,7 @@ def test_expert_exchanges_are_priced_with_their_own_interval(moesim, tmp_path):
     first, second, far = found["rows"]
     assert first["predicted_time_s"] == second["predicted_time_s"]
     assert first["evidence"] == "calibrated"
-    assert far["evidence"] == "extrapolated"  # eight nodes are beyond the rows of the fit
+    assert far["evidence"] == "datasheet"  # one grade lower: eight nodes are beyond the rows of the fit
     assert far["high_s"] / far["low_s"] > first["high_s"] / first["low_s"]
     assert found["summary"]["refused"] == {"no tokens_per_rank": 1, "transport is not priced": 1}
 
@@ -152,7 +239,7 @@ def test_expert_exchanges_are_priced_with_their_own_interval(moesim, tmp_path):
         ("a.csv", "gpu,op,size_bytes,nranks\nMI300X,all_gather,1024,8\n", "no row can be priced: unknown GPU (1)"),
         ("a.csv", "gpu,op,message_size,nranks\nH100,all_gather,1024,8\n", "message_size counts elements"),
         ("a.csv", "gpu,op,size_bytes,nranks\nH100,all_gather,N/A,8\n", "no row can be priced: no size (1)"),
-        ("a.log", LOG, "no usable row of nccl-tests"),
+        ("a.log", LOG, "no usable row of nccl-tests: the log is cut: no summary line (1)"),
     ],
 )
 def test_a_file_without_rows_is_one_line(moesim, tmp_path, name, content, told):
@@ -173,13 +260,19 @@ def test_a_file_without_rows_is_one_line(moesim, tmp_path, name, content, told):
         (("alltoall", "--cluster", "hgx-h100:2", "--size", "1GiB", "--gpus-per-node", "9"), "1 to 8"),
         (("alltoall", "--cluster", "hgx-h900:2", "--size", "1GiB"), "no node 'hgx-h900'"),
         (("alltoall", "--cluster", "hgx-h100:2", "--size", "1GiB", "--proto", "ll1"), "did you mean 'll'"),
+        (("alltoall", "--cluster", "hgx-h100:2", "--size", "1GiB", "--proto", "^ll,ll128,simple"), "--proto: '^ll"),
         (("alltoall", "--cluster", "hgx-h100:2", "--size", "1e9"), "--size"),
         (("alltoall", "--cluster", "hgx-h100:2", "--size", "1GiB", "-o", "a.svg"), "--sweep draws one"),
         (("alltoall", "--cluster", "hgx-h100:2", "--size", "1GiB", "--sweep"), "leave --size out"),
         (("alltoall", "--cluster", "hgx-h100:2", "--sweep", "--measured", "1ms"), "leave --measured out"),
         (("alltoall", "--cluster", "hgx-h100:2", "--sweep", "--from", "none.csv"), "no such file"),
         (("alltoall", "--cluster", "hgx-h100:2", "--size", "1GiB", "--algo", "pat"), "nothing that is left on"),
-        (("--from", "a.csv", "--no-nvls"), "leave --no-nvls out"),
+        (("--from", "a.csv", "--no-nvls"), "--no-nvls: needs --cluster"),
+        (("--from", "a.csv", "--calibrations", "b.yaml"), "--calibrations: needs --cluster"),
+        (("--from", "a.csv", "--size", "1GiB"), "leave --size out"),
+        (("--from", "a.csv", "--out", "a.xyz"), "no answer of the kind '.xyz'"),
+        (("alltoall", "--cluster", "hgx-h100:2", "--sweep", "-o", "a.xyz"), "no answer of the kind '.xyz'"),
+        (("alltoall", "--cluster", "hgx-h100:2", "--size", "1GiB", "--nranks", "8"), "is for --from a log"),
         (("--from", "none.csv"), "no such file"),
         (("--from", "."), "is a folder"),
         ((), "are needed"),

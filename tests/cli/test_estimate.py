@@ -197,3 +197,12 @@ def test_a_fault_stands_beside_the_step_without(moesim):
     assert "1 of 8" in shown.out
     (line,) = moesim("estimate", "qwen3-235b-h100x256", "--fault", "node:3").lines
     assert line.startswith("--fault node:3: the job stops: GPUs 24 to 31 are lost")
+
+
+def test_what_stands_in_the_memory_of_the_host_is_shown(moesim):
+    arguments = ("zoo-002", "--set", "optimizer_offload=1")
+    shown = moesim("estimate", *arguments).out
+    assert "copies to and from the host (PCIe)" in shown
+    assert "host memory" in shown
+    assert "copies to and from the host" in moesim("compare", *arguments[:1], "--vary", "optimizer_offload=0,1").out
+    assert moesim("estimate", *arguments, "--json").json["breakdown_s"]["pcie"] > 0

@@ -64,7 +64,7 @@ def _text(constant):
     """A larger value of the constant, with a unit where it needs one."""
     units = {"bandwidth": "B/s", "peak_flop_rate": "FLOP/s", "token": "s", "latency": "s", "onset": "FLOP", "base": "s"}
     unit = next((unit for word, unit in units.items() if word in constant["setting"]), "")
-    return f"{constant['value'] * 1.1} {unit}".strip()
+    return f"{constant['value'] * 0.9} {unit}".strip()
 
 
 def test_set_and_names(moesim, scenario):

@@ -22,8 +22,8 @@ def test_one_gemm_with_its_interval(moesim):
 @pytest.mark.parametrize(
     ("arguments", "evidence"),
     [
-        (("gemm", "--gpu", "h100", "-m", "8", "-n", "4096", "-k", "4096"), "extrapolated"),
-        (("gemm", "--gpu", "h800", "-m", "4096", "-n", "4096", "-k", "4096"), "derived"),
+        (("gemm", "--gpu", "h100", "-m", "8", "-n", "4096", "-k", "4096"), "datasheet"),
+        (("gemm", "--gpu", "h800", "-m", "4096", "-n", "4096", "-k", "4096"), "datasheet"),
         (("grouped-gemm", "--gpu", "h100", "--groups", "8", "-m", "512", "-n", "4096", "-k", "2048"), "calibrated"),
         (("attention", "--gpu", "b200-sxm", "--length", "4096", "--heads", "32"), "calibrated"),
         (("memory", "--gpu", "h100", "--size", "1GiB"), "calibrated"),
@@ -53,7 +53,7 @@ def test_a_table_is_priced_row_by_row(moesim, tmp_path):
     assert list(row)[:8] == ["line", "gpu", "dtype", "kind", "m", "n", "k", "time_us"]
     assert [one["line"] for one in out["rows"]] == [2, 3]
     assert (row["gpu"], row["gpu_name"], row["time_us"]) == ("H100 SXM", "h100-sxm-80gb", 210.0)
-    assert set(out["summary"]) == {"count", "median", "p90", "bias", "coverage", "refused"}
+    assert set(out["summary"]) == {"count", "timed", "median", "p90", "bias", "coverage", "refused"}
     assert row["error"] == pytest.approx(row["predicted_time_s"] / 210e-6 - 1)
     assert row["low_s"] < row["predicted_time_s"] < row["high_s"]
     assert "refused 1: GPU is not known" in moesim("kernel", "gemm", "--from", str(path)).out
@@ -87,7 +87,12 @@ HEADER = "gpu,dtype,kind,m,n,k,time_us"
 @pytest.mark.parametrize(
     ("text", "options", "told"),
     [
-        ("gpu,m,n,k\nH100,1,2,3", (), "time_us: is missing"),
+        ("gpu,m,n,time_us\nH100,1,2,3", (), "k: is missing"),
+        ("gpu,m,n,k,k\nH100,1,2,3,3", (), "has the column 'k' twice"),
+        (f"{HEADER}\nH100,bf16,dense,64,64,64,9,9", (), "1: line has more or fewer fields"),
+        (f"{HEADER}\nH100,bf16,dense,4096.5,64,64,9", (), "1: size is no whole number"),
+        (f"{HEADER}\nH100,bf16,dense,64,64,64,1e-7", (), "1: faster than the datasheet allows"),
+        (f"{HEADER}\nH100,,dense,64,64,64,9", (), "1: format is not modelled"),
         ("", (), "is no CSV"),
         (HEADER, (), "has no rows"),
         (f"{HEADER}\nH100,bf16,dense,64,64,64,9", ("--gpu", "b200"), "1: not measured on b200"),

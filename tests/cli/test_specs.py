@@ -8,16 +8,22 @@ from moesim.cli.specs import kinds, registries
 from moesim.spec import library
 
 EXPECTED = [
+    "adapters",
     "calibrations",
     "collectives",
+    "compressions",
+    "expert-gemms",
     "fabrics",
+    "fusions",
     "gpus",
     "models",
     "nics",
     "nodes",
+    "optimizers",
     "precisions",
     "protocols",
     "recompute",
+    "routings",
     "runs",
     "scenarios",
     "schedules",
@@ -36,7 +42,20 @@ def test_everything_that_can_be_named(moesim):
     listing = moesim("specs", "--json").json
     assert list(listing) == EXPECTED
     assert all(listing.values())
-    assert listing["schedules"] == ["1f1b", "gpipe", "interleaved-1f1b", "none"]
+    assert listing["schedules"] == [
+        "1f1b",
+        "1f1b-v",
+        "dualpipe",
+        "dualpipev",
+        "gpipe",
+        "interleaved-1f1b",
+        "none",
+        "v-half",
+        "v-min",
+        "zb-h1",
+        "zb-h2",
+        "zb-v",
+    ]
     assert {"h100-sxm-80gb", "a100-sxm-80gb", "b200-sxm", "gb300"} <= set(listing["gpus"])
     assert set(listing["precisions"]) >= {"bf16", "fp8-delayed", "mxfp8", "nvfp4"}
     shown = moesim("specs")
@@ -99,10 +118,10 @@ def test_into_a_file(moesim, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        (["gpu"], "no kind of spec 'gpu'; did you mean 'gpus'?"),
+        (["gpu"], "no kind of spec 'gpu'; did you mean 'gpus'? (known: "),
         (["gpus", "h20"], "no GPU 'h20'; did you mean 'h200'?"),
         (["gpus", "mi300x"], "mi300x is not modelled: an AMD GPU; "),
-        (["schedules", "1f"], "no pipeline schedule '1f'; did you mean '1f1b'? (known: 1f1b, gpipe, "),
+        (["schedules", "1f"], "no pipeline schedule '1f'; did you mean '1f1b'? (known: 1f1b, 1f1b-v, "),
         (["models", "gpt"], "no model 'gpt'; did you mean 'gpt-1t'?"),
         (["gpus", "--check"], "--check: checks everything, not only 'gpus'; leave the kind out"),
         (["gpus", "h100", "more"], "Got unexpected extra argument"),

@@ -4,6 +4,8 @@ from itertools import combinations, pairwise
 
 import pytest
 
+from moesim.cost.blocks import price_blocks
+from moesim.cost.memory import rank_memory
 from moesim.estimator import estimate
 from moesim.problem import Problem
 from moesim.workload.layers import layer_block, recomputed, saved_bytes
@@ -12,6 +14,7 @@ from moesim.workload.model import Attention, Dense, LatentAttention, Layer, Moe
 from moesim.workload.precision import recipes
 from moesim.workload.recompute import policies
 from moesim.workload.setting import LayoutPasses, Setting
+from moesim.workload.stages import Stage
 
 NAMES = policies.names()
 PARTIAL = [name for name in NAMES if not policies.get(name).whole_layer]
@@ -137,3 +140,34 @@ def test_the_first_layers_of_each_stage(small: Problem):
     for whole in answers[5:]:
         assert whole.step_time_s == answers[4].step_time_s
         assert whole.memory == answers[4].memory
+
+
+def test_segments_keep_fewer_inputs_and_bring_more_layers_back(small: Problem):
+    """A stage of eight layers in segments of three keeps three inputs; the largest segment comes back as a whole."""
+    problem = small.with_changes({"pp": 1})
+    plans = {name: problem.plan(problem.strategy.replace(recompute=(name,))) for name in ("full", "sqrt")}
+    assert plans["sqrt"].segment(plans["sqrt"].stages[0]) == 3
+    assert plans["full"].segment(plans["full"].stages[0]) == 1
+    full, sqrt = (rank_memory(plan, price_blocks(plan))[0].phases["backward"] for plan in plans.values())
+    layer_input = 2 * 2048 * 2048 / 2  # BF16, split over tp
+    assert full["activations"] - sqrt["activations"] == pytest.approx(5 * layer_input)
+    again = full["workspace"] - 2 * max(saved.num_bytes for saved in _layer_block(plans["full"]).whole.saved)
+    assert sqrt["workspace"] - full["workspace"] == pytest.approx(2 * (again + layer_input))
+    times = [estimate(problem, plan.strategy).step_time_s for plan in plans.values()]
+    assert times[0] == times[1]
+
+
+def _layer_block(plan):
+    return next(block for name, block in price_blocks(plan).items() if not isinstance(name, str))
+
+
+@pytest.mark.parametrize(("layers", "segment"), [(1, 1), (2, 2), (4, 2), (5, 3), (9, 3), (10, 4)])
+def test_a_segment_has_the_root_of_the_layers(small: Problem, layers, segment):
+    plan = small.plan(small.strategy.replace(recompute=("sqrt",)))
+    assert plan.segment(Stage(0, layers)) == segment
+
+
+@pytest.mark.parametrize("names", [("full", "sqrt"), ("sqrt", "moe"), ("sqrt:2", "core_attn")])
+def test_whole_layers_are_recomputed_alone(small: Problem, names):
+    (broken,) = small.check(small.strategy.replace(recompute=names))
+    assert broken.violation.rule == "recompute-full-alone"

@@ -35,6 +35,9 @@ KNOWN = {
         (2**32, Group(80.0, 8.0), 1.5 * 0.4 / NORMAL, True),
         (2**32, Group(16.0, 8.0), 1.5 * 0.4 / NORMAL, False),  # carried over already: not widened twice
         (2**10, Group(80.0, 8.0), UNCALIBRATED.sigma(), False),
+        (2**40, Group(8.0, 8.0), OUTSIDE ** np.log10(2**10) * 0.2 / NORMAL, False),  # the further, the wider
+        (2**32, Group(8e6, 8.0), OUTSIDE**5 * 0.4 / NORMAL, False),
+        (2**10, Group(8e6, 8.0), OUTSIDE**5 * UNCALIBRATED.sigma(), False),
         (2**32, Group(1.0, 1.0), 0.0, True),
         (0.0, Group(8.0, 8.0), 0.0, True),
     ],

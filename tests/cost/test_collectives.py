@@ -6,7 +6,6 @@ from dataclasses import replace
 import pytest
 
 from moesim.cost.collectives import choice, chosen_algorithm, collective_time
-from moesim.cost.collectives.pairwise import message_channels
 from moesim.cost.machine import Group, Links, Nccl
 
 US, GB = 1e-6, 1e9
@@ -81,14 +80,8 @@ ACROSS = (8 + 28 * 3.4 + 3 * 14) * US  # of 31 hops 3 cross to another node
         # over four nodes: 24 of 32 parts leave, each GPU through its own NIC at 8 GB/s of 10; 3 us for every eight ranks
         ("all-to-all", NODES, LINKS, (20 + 4 * 3) * US + 3 / 4 * (SIZE + 8e6) / 8e9),
         ("send-recv", Group(2.0, 2.0), LINKS, 3 * US + SIZE / 80e9),
-        # four channels of 14 GB/s are more than the NIC has; of the ten ranks of ten nodes each has two
-        ("send-recv", Group(2.0, 1.0), LINKS, 12 * US + SIZE / (joined(10, 56, 8) * GB)),
-        (
-            "send-recv",
-            Group(10.0, 1.0),
-            replace(LINKS, nic_bandwidth=400 * GB),
-            12 * US + SIZE / (joined(400, 28, 8) * GB),
-        ),
+        # uncorrected, a message across nodes has the NIC of its GPU
+        ("send-recv", Group(2.0, 1.0), LINKS, 12 * US + SIZE / (10 * GB)),
     ],
 )
 def test_by_hand(collective, group, links, seconds):
@@ -108,11 +101,14 @@ def test_the_fastest_way_is_taken():
     assert [choice("all-gather", size, NODE, LINKS).protocol for size in (1e3, 1e9)] == ["ll", "simple"]
 
 
-def test_messages_of_ten_nodes_share_channels():
-    """Ten nodes with 1, 2, 4 and 8 GPUs each leave 2, 2, 2 and 1 channels; a pair of nodes has four."""
-    shared = [message_channels(Group(10.0 * gpus, float(gpus)), LINKS) for gpus in (1, 2, 4, 8)]
-    assert shared == [2, 2, 2, 1]
-    assert [message_channels(Group(2.0 * gpus, float(gpus)), LINKS) for gpus in (1, 2, 4, 8)] == [4, 4, 4, 4]
+def test_a_message_across_nodes_takes_a_share_of_its_nic():
+    """A pair of nodes has a share of its own; both are carried to another NIC by its rate."""
+    fits = {"send-recv-pairwise-simple-net-bandwidth": 0.5, "send-recv-pairwise-simple-two-bandwidth": 0.9}
+    for links in (replace(LINKS, fits=fits), replace(LINKS, fits=fits, nic_bandwidth=2 * LINKS.nic_bandwidth)):
+        for nodes, share in ((10.0, 0.5), (2.0, 0.9)):
+            for gpus in (1.0, 8.0):
+                found = collective_time("send-recv", 2.0**34, Group(nodes * gpus, gpus), links)
+                assert found == pytest.approx(2.0**34 / (share * links.nic_bandwidth), rel=1e-3)
 
 
 def test_the_switch_adds_for_whole_nodes_only():

@@ -3,8 +3,10 @@
 import numpy as np
 import pytest
 
+from moesim.cost.from_spec import build_gpu
 from moesim.cost.gemm import gemm_time
 from moesim.cost.grouped import HEIGHTS, Skewed, grouped_gemm_time, looped_gemm_time, padded_gemm_time
+from moesim.spec import library
 from moesim.workload.ops import Gemm
 
 
@@ -54,3 +56,14 @@ def test_the_scalar_time_is_the_entry_of_the_array(gpu):
     together = grouped_gemm_time(Gemm(rows, 1024, 2048, 8), gpu)
     alone = [grouped_gemm_time(Gemm(one, 1024, 2048, 8), gpu) for one in rows]
     assert np.asarray(together) == pytest.approx(np.array(alone), rel=1e-13)
+
+
+@pytest.mark.parametrize(
+    "name", ["h100-sxm-80gb", "h200-sxm-141gb", "b200-sxm", "gb200", "b300", "gb300", "a100-sxm-80gb"]
+)
+@pytest.mark.parametrize("shape", [(4803, 2533, 2), (4096, 2048, 16), (20480, 8192, 4)])
+def test_more_rows_never_take_less_time(name, shape):
+    n, k, groups = shape
+    rows = np.arange(1.0, 700.0)
+    times = np.asarray(grouped_gemm_time(Gemm(rows, n, k, groups=groups), build_gpu(library.get("gpus", name))))
+    assert (np.diff(times) >= -1e-9 * times[1:]).all()

@@ -35,8 +35,8 @@ def test_activations_are_the_chunks_in_flight(small):
     assert found == pytest.approx([4 * 2 * layer, 3 * 2 * layer, 2 * 2 * layer, 2 * layer + head_input], rel=1e-12)
 
 
-def test_gpipe_keeps_every_micro_batch(small):
-    plan = small.plan(small.strategy.replace(pp=4, schedule="gpipe"))
+def test_gpipe_keeps_every_micro_batch(free):
+    plan = free.plan(free.strategy.replace(pp=4, schedule="gpipe"))
     assert plan.num_micro_batches == 16
     assert ranks(plan)[1].classes["activations"] == pytest.approx(16 * 2 * kept_by_a_layer(plan), rel=1e-12)
 
@@ -315,17 +315,15 @@ def test_overlapped_exchange_keeps_one_more_chunk(small):
         assert other.classes["activations"] - one.classes["activations"] == pytest.approx(kept_by_a_layer(plan))
 
 
-@pytest.mark.parametrize("schedule", ["1f1b", "gpipe", "interleaved-1f1b"])
-def test_a_batch_of_strategies_is_each_of_them(small, schedule):
-    vpp = 2 if schedule.startswith("inter") else 1
-    plan = small.plan(
-        small.strategy.replace(schedule=schedule, vpp=vpp, micro_batch=2)
-    )  # as many micro-batches as below
+@pytest.mark.parametrize("schedule", ["1f1b", "gpipe", "interleaved-1f1b", "zb-v", "dualpipe"])
+def test_a_batch_of_strategies_is_each_of_them(free, schedule):
+    vpp = 2 if schedule in ("interleaved-1f1b", "zb-v") else 1
+    plan = free.plan(free.strategy.replace(schedule=schedule, vpp=vpp, micro_batch=2))  # as many micro-batches as below
     degrees = {"tp": (1, 2, 4), "micro_batch": (1, 2, 4), "ep": (1, 16, 4), "etp": (2, 1, 4)}
     stacked = plan.strategy.replace(**{name: np.array(values, float) for name, values in degrees.items()})
     together = ranks(replace(plan, strategy=stacked, shape=(3,)))
     for index in range(3):
         one = plan.strategy.replace(**{name: values[index] for name, values in degrees.items()})
-        for many, single in zip(together, ranks(small.plan(one)), strict=True):
+        for many, single in zip(together, ranks(free.plan(one)), strict=True):
             for name, value in single.classes.items():
                 assert np.broadcast_to(many.classes[name], 3)[index] == pytest.approx(float(value), rel=1e-13)

@@ -5,7 +5,8 @@ import pytest
 
 from moesim.cost.blocks import chunk_blocks, price_blocks
 from moesim.cost.machine import Group
-from moesim.cost.pipeline import boundary_time, gradient_reduction_time, step_times
+from moesim.cost.pipeline import boundary_time, step_times
+from moesim.cost.replication import gradient_reduction_time
 from moesim.cost.sharing import beside, chunk_nic_time, leg_nic_time, message_nic_time
 
 

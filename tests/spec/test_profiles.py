@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from moesim.spec import library
+from moesim.spec.methods import METHODS
 from moesim.spec.scenario import STRATEGY_FIELDS
 
 SOFTWARE = library.names("software")
@@ -18,7 +19,7 @@ def test_the_stacks_of_the_field_are_there() -> None:
 @pytest.mark.parametrize("name", SOFTWARE)
 def test_complete_and_dated(name: str) -> None:
     software = library.get("software", name)
-    assert sorted(software.defaults) == sorted(STRATEGY_FIELDS)
+    assert sorted(software.defaults) == sorted(set(STRATEGY_FIELDS) - set(METHODS))
     assert software.date
     assert software.name == name
     runtime = software.runtime
@@ -27,7 +28,8 @@ def test_complete_and_dated(name: str) -> None:
         assert software.profiles == {}
         assert library.file("software", name).stem != name
         base = library.get("software", software.profile_of)
-        assert [rule.name for rule in software.rules] == [rule.name for rule in base.rules]
+        missing = ["schedules"] if name == "paper-2023" else []  # the fork that brought zero-bubble schedules
+        assert [rule.name for rule in software.rules] == [r.name for r in base.rules if r.name not in missing]
 
 
 def default(software: str, field: str, **values: Any) -> Any:

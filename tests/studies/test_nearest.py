@@ -16,7 +16,7 @@ WORKS: dict[str, Gemm | AttentionCore | Traffic] = {
     "gemm": Gemm(4096, 7168, 2048),
     "grouped-gemm": Gemm(512, 4096, 2048, 8),
     "attention": AttentionCore(1, 32, 8, 4096, 2048, 128, 128),
-    "memory": Traffic(1e9),
+    "memory": Traffic(1e9, plain=True),
 }
 
 

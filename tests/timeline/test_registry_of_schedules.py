@@ -36,7 +36,7 @@ class ToyZeroBubble(Schedule):
         return slots + waiting
 
 
-schedules.add("toy-zero-bubble", ToyZeroBubble(), summary="a toy", source="qi2023, arXiv 2401.10241, ZB-H1")
+schedules.add("toy-zero-bubble", ToyZeroBubble(), summary="a toy", source="qi2024, ZB-H1")
 '''
 
 

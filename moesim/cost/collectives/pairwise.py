@@ -6,49 +6,22 @@ import numpy as np
 
 from moesim.base.numeric import Numeric
 from moesim.cost.collectives import Algorithm, algorithms
-from moesim.cost.collectives.elementwise import ceiling, floor_log2, larger, never, norm_of, pick, root, smaller
+from moesim.cost.collectives.elementwise import larger, never, pick, root
 from moesim.cost.collectives.nccl import MEGABYTE, corrected, enabled
 from moesim.cost.machine import Group, Links
-
-NET_CHANNELS = 4.0
-"""Channels a peer across nodes, ceil(50 GB/s / 14 GB/s)."""
-RANK_CHANNELS, MOST_NET_CHANNELS = 4.0, 16.0
-"""Channels that a communicator across nodes keeps for messages: so many for each rank of a node, and at most."""
-CHANNEL_BANDWIDTH = 14e9
-"""What one channel of a message moves across nodes. [B/s]"""
-MIX = 4.0
-
-
-def message_channels(group: Group, links: Links) -> Numeric:
-    r"""Channels of one message across nodes. [-]
-
-    .. math:: c = \min\left(c_0, \frac{\min(4 g, 16)}{\lceil n / 8 \rceil}\right), \quad
-        \text{rounded down to a power of two, at least 1}
-
-    A NIC asks for :math:`c_0`; the ranks of the communicator share what it has. On ten nodes with 1, 2, 4 and 8 GPUs each
-    this leaves 2, 2, 2 and 1 channels, which move 25, 25, 26 and 15 GB/s; pairs of the same nodes keep 4 and reach 40-46.
-
-    References
-    ----------
-    nccl-2.30.7 (ncclTopoComputeP2pChannels); nccl-tests-cluster for the channels of nodes that use few GPUs
-    """
-    kept = smaller(RANK_CHANNELS * group.per_node, MOST_NET_CHANNELS) / ceiling(group.size / 8)
-    wanted = smaller(links.fits.get("send-recv-net-channels", NET_CHANNELS), kept)
-    return 2.0 ** floor_log2(larger(1.0, wanted))
 
 
 def send_recv_time(size: Numeric, group: Group, links: Links) -> Numeric:
     r"""Time of one message between neighbours of a group. [s]
 
-    .. math:: T = \alpha + S / \min(\beta_{nic}, c \beta_c)
+    .. math:: T = \alpha + S / (\epsilon \beta)
 
-    Inside a node a message takes all of NVLink; across nodes c channels share what a NIC gives.
+    Inside a node a message takes all of NVLink, across nodes a share of its NIC that measurements tell: of 400 Gb/s a pair of
+    nodes reaches nine tenths, a chain of ten nodes a half. Both are carried to other NICs by their rate.
     """
     inside = corrected("send-recv-pairwise-simple", size, links.p2p_latency, size / links.p2p_bandwidth, group, links)
-    channel = links.fits.get("send-recv-net-channel-bandwidth", CHANNEL_BANDWIDTH)
     wire = links.nic_bandwidth * group.reach.of("ring")
-    rate = norm_of(wire, message_channels(group, links) * channel, 2 * MIX)
-    across = corrected("send-recv-pairwise-simple", size, links.nic_p2p_latency, size / rate, group, links)
+    across = corrected("send-recv-pairwise-simple", size, links.nic_p2p_latency, size / wire, group, links)
     across = across + group.reach.of("hop-latency")
     return pick(group.nodes > 1, across, inside)
 

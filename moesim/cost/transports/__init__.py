@@ -12,7 +12,11 @@ from moesim.workload.setting import LayoutPasses
 
 
 class Transport(Protocol):
-    """What a transport declares. Times in s, memory in B, shares of a GPU's SMs in [0, 1]."""
+    """What a transport declares. Times in s, memory in B, shares of a GPU's SMs in [0, 1].
+
+    It may also say that it ``carries_scales`` of rows in a low precision beside them, and that its buffers are in
+    ``symmetric_memory``, into which kernels of other ranks write.
+    """
 
     host_syncs: int
 
@@ -43,7 +47,31 @@ def leg_time(transport: Transport, leg: ExpertLeg, group: Group, machine: Machin
     return np.where(group.size > 1, transport.leg_time(leg, group, machine), 0.0)
 
 
-def distinct_groups(num_groups: Numeric, top_k: int, num_experts: int) -> Numeric:
+def reached_domains(leg: ExpertLeg, group: Group) -> Numeric:
+    """Expected number of distinct NVLink domains that a token's routes hit. [-]"""
+    domains, experts = _limited(leg, group)
+    return distinct_groups(domains, leg.top_k, experts)
+
+
+def reached_ranks(leg: ExpertLeg, group: Group) -> Numeric:
+    """Expected number of distinct ranks that a token's routes hit. [-]"""
+    domains, experts = _limited(leg, group)
+    ranks = group.size if leg.node_limit is None else domains * group.size / group.nodes
+    return distinct_groups(ranks, leg.top_k, experts)
+
+
+def _limited(leg: ExpertLeg, group: Group) -> tuple[Numeric, Numeric]:
+    """Domains that a token may choose among, and their experts.
+
+    A router that is limited to M domains picks them first; the choices among their experts are then as free as before.
+    """
+    if leg.node_limit is None:
+        return group.nodes, leg.num_experts
+    domains = np.minimum(group.nodes, leg.node_limit)
+    return domains, leg.num_experts * domains / group.nodes
+
+
+def distinct_groups(num_groups: Numeric, top_k: int, num_experts: Numeric) -> Numeric:
     r"""Expected number of distinct groups that a token's routes hit. [-]
 
     .. math:: d(m) = m \left[1 - \binom{E - E/m}{k} / \binom{E}{k}\right]

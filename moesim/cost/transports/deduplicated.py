@@ -8,7 +8,7 @@ import numpy as np
 
 from moesim.base.numeric import Numeric
 from moesim.cost.machine import Group, Machine
-from moesim.cost.transports import distinct_groups
+from moesim.cost.transports import reached_domains, reached_ranks
 from moesim.workload.ops import ExpertLeg
 from moesim.workload.setting import LayoutPasses
 
@@ -33,6 +33,8 @@ class Deduplicated:
         Times per dispatch that the host waits for the row counts.
     """
 
+    carries_scales = True
+
     def __init__(self, name: str, host_syncs: int) -> None:
         self.name = name
         self.host_syncs = host_syncs
@@ -48,13 +50,13 @@ class Deduplicated:
     def passes(self, leg: ExpertLeg, group: Group) -> LayoutPasses:
         """Tokens go out as they are; the receiver expands one copy per GPU into a row per local route."""
         routes = float(leg.top_k)
-        expand = distinct_groups(group.size, leg.top_k, leg.num_experts) + routes
+        expand = reached_ranks(leg, group) + routes
         return LayoutPasses(0.0, expand, expand, 0.0, self.host_syncs)
 
     def buffer_bytes(self, leg: ExpertLeg, group: Group, machine: Machine, routed_layers: Numeric) -> Numeric:
         """Staging buffers: of fixed size, or for the token copies that arrive on a rank. [B]"""
         constants = machine.transports[self.name]
-        arriving = leg.busy_tokens * leg.row_bytes * distinct_groups(group.size, leg.top_k, leg.num_experts)
+        arriving = leg.busy_tokens * leg.row_bytes * reached_ranks(leg, group)
         fixed = constants.get("nvlink_buffer", 0.0) + np.where(group.nodes > 1, constants.get("rdma_buffer", 0.0), 0.0)
         return np.where(group.size > 1, fixed + constants.get("buffer_copies", 0.0) * arriving, 0.0)
 
@@ -72,8 +74,8 @@ def _across(leg: ExpertLeg, group: Group, constants: Mapping[str, Numeric]) -> N
     name = f"inter_{leg.direction}"
     norm = constants.get(f"{name}_norm", constants["norm"])
     payload = leg.busy_tokens * leg.row_bytes
-    domains = distinct_groups(group.nodes, leg.top_k, leg.num_experts)
-    copies = payload * distinct_groups(group.size, leg.top_k, leg.num_experts)
+    domains = reached_domains(leg, group)
+    copies = payload * reached_ranks(leg, group)
     start: Numeric = (
         constants[f"{name}_base"]
         + constants.get(f"{name}_per_node", constants.get(f"{name}_per_domain", 0.0)) * group.nodes
@@ -91,7 +93,7 @@ def _inside(leg: ExpertLeg, group: Group, constants: Mapping[str, Numeric]) -> N
     name, sms = f"intra_{leg.direction}", constants["num_sms"]
     norm = constants.get(f"{name}_norm", constants["norm"])
     header = constants.get(f"{name}_token_bytes", 0.0)
-    reached = distinct_groups(group.size, leg.top_k, leg.num_experts)
+    reached = reached_ranks(leg, group)
     copies = leg.busy_tokens * (leg.row_bytes + header) * reached
     start: Numeric = constants[f"{name}_base"]
     for term, amount in (

@@ -17,6 +17,8 @@ class Rowwise:
     """Kernels write rows straight into the experts' buffers and read them back; counts stay on the GPU."""
 
     host_syncs = 0
+    carries_scales = True
+    symmetric_memory = True
 
     def leg_time(self, leg: ExpertLeg, group: Group, machine: Machine) -> Numeric:
         r"""Time of one leg. [s]
@@ -43,8 +45,10 @@ class Rowwise:
     def buffer_bytes(self, leg: ExpertLeg, group: Group, machine: Machine, routed_layers: Numeric) -> Numeric:
         """One dispatch buffer for each routed layer in flight and the shared combine buffer, with spare capacity. [B]"""
         constants = machine.transports[NAME]
-        one = np.maximum(constants["capacity_factor"], leg.load) * leg.tokens * leg.top_k * leg.row_bytes
-        return np.where(group.size > 1, (routed_layers + constants["shared_leases"]) * one, 0.0)
+        rows = np.maximum(constants["capacity_factor"], leg.load) * leg.tokens * leg.top_k
+        back = leg.return_bytes or leg.row_bytes
+        buffers = routed_layers * leg.row_bytes + constants["shared_leases"] * back
+        return np.where(group.size > 1, rows * buffers, 0.0)
 
     def sm_share(self, machine: Machine) -> Numeric:
         """Share of the GPU that a grouped GEMM loses beside a leg. [-]"""

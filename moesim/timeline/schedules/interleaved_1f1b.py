@@ -24,6 +24,9 @@ class InterleavedOneForwardOneBackward(Schedule):
     Rounds of other than p micro-batches follow PyTorch's ScheduleInterleaved1F1B. Megatron-Core asks for m % p == 0.
     """
 
+    chunks = None
+    pairs = True
+
     def constraints(self, pp: int, micro_batches: int, vpp: int) -> list[Violation]:
         """Need several ranks and chunks, and whole rounds."""
         found = []

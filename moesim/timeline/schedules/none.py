@@ -17,6 +17,8 @@ class NoPipeline(Schedule):
     forward and backward without pipelining.
     """
 
+    pairs = True
+
     def constraints(self, pp: int, micro_batches: int, vpp: int) -> list[Violation]:
         """Need one pipeline rank with one chunk."""
         found = list(single_chunk("none", vpp))

@@ -21,6 +21,8 @@ class OneForwardOneBackward(Schedule):
     the steady state then takes twice as long a micro-batch. Interleaving, where they differ by two, has no such wait.
     """
 
+    pairs = True
+
     def constraints(self, pp: int, micro_batches: int, vpp: int) -> list[Violation]:
         """Need one chunk a rank."""
         return list(single_chunk("1f1b", vpp))

@@ -117,7 +117,7 @@ def _read_text(
     if mixed:
         refused["rows of several jobs are mixed"] += len(mixed)
         lines = [raw for place, raw in enumerate(lines) if place not in mixed]
-    if lines and not ended:
+    if not ended:
         refused["the log is cut: no summary line"] += 1
     rows = _measured(path, lines, refused)
     if not rows:

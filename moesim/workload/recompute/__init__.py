@@ -20,12 +20,15 @@ class RecomputePolicy:
         The tag on operations and saved tensors.
     whole_layer
         Only the layer input is kept; excludes every other policy.
+    segments
+        Only the input of the first layer of each segment is kept; a stage of n layers has segments of ceil(sqrt(n)).
     again, dropped
         Shares of single operations that are repeated, and of single saved tensors that are not kept, by name. [-]
     """
 
     module: str = ""
     whole_layer: bool = False
+    segments: bool = False
     again: Mapping[str, float] = field(default_factory=dict)
     dropped: Mapping[str, float] = field(default_factory=dict)
 
@@ -33,6 +36,12 @@ class RecomputePolicy:
 policies: Registry[RecomputePolicy] = Registry(
     "recompute policy", package="moesim.workload.recompute", entry_points="moesim.recompute"
 )
+
+
+def whole_layers(names: tuple[str, ...]) -> bool:
+    """Whether one of these policies repeats whole layers; names that are unknown do not."""
+    bases = [parse(name)[0] for name in names]
+    return any(policies.get(base).whole_layer for base in bases if base in policies)
 
 
 def parse(name: str) -> tuple[str, int | None]:

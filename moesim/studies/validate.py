@@ -1,0 +1,268 @@
+"""Published runs beside their estimates: every row with its errors, and what the errors of each group are like."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict, dataclass
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from moesim.base.errors import SpecError, did_you_mean
+from moesim.estimator import estimate
+from moesim.result import Estimate
+from moesim.spec import library
+from moesim.studies.run_table import Refused, Run, run_of, table_rows
+
+SHIPPED = "published_runs.csv"
+"""Table of published runs that comes with moesim, in scenarios/tables."""
+TIE = 0.01
+"""Measured steps closer than that are a tie for the order of layouts. [-]"""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row of a run table with its estimate; times in s, memory in B.
+
+    ``status``: estimated, or refused with ``reason``. Errors are predicted over measured minus one. ``blame`` is what the step
+    time is most uncertain by; ``memory_kind`` what the framework prints: allocated, active or reserved.
+    """
+
+    run_id: str
+    status: str
+    reason: str = ""
+    family: str = ""
+    stack: str = ""
+    gpu: str = ""
+    is_moe: bool | None = None
+    model: str = ""
+    layout_group: str = ""
+    predicted_step_time_s: float | None = None
+    low_s: float | None = None
+    high_s: float | None = None
+    measured_step_time_s: float | None = None
+    time_error: float | None = None
+    mfu: float | None = None
+    measured_mfu: float | None = None
+    predicted_peak_bytes: float | None = None
+    measured_peak_bytes: float | None = None
+    memory_kind: str = ""
+    memory_error: float | None = None
+    predicted_oom: bool | None = None
+    measured_oom: bool | None = None
+    assumed: tuple[str, ...] = ()
+    blame: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values."""
+        return asdict(self) | {"assumed": list(self.assumed)}
+
+
+def shipped_table() -> Path:
+    """Path of the table that comes with moesim."""
+    return library.root() / "scenarios" / "tables" / SHIPPED
+
+
+def validated(path: Path, jobs: int = 1) -> Iterator[Row]:
+    """Every row of a run table, estimated or refused, in the order of the table.
+
+    Parameters
+    ----------
+    path
+        A table as in docs/run_table.md.
+    jobs
+        Processes that share the work.
+    """
+    rows = list(table_rows(path))
+    if jobs <= 1:
+        yield from map(row_of, rows)
+        return
+    with ProcessPoolExecutor(jobs) as pool:
+        yield from pool.map(row_of, rows, chunksize=4)
+
+
+def row_of(printed: Mapping[str, str]) -> Row:
+    """One row with its estimate."""
+    run = run_of(printed)
+    if isinstance(run, Refused):
+        return Row(run.run_id, "refused", f"{run.rule}: {run.reason}", stack=printed.get("stack", ""))
+    return _compared(run, estimate(run.problem))
+
+
+def _compared(run: Run, answer: Estimate) -> Row:
+    problem = run.problem
+    measured = run.step_time_s
+    reported = problem.software.runtime.reported_memory.value
+    memory = answer.memory
+    peak = memory.reserved_peak_bytes if reported == "reserved" else memory.allocated_peak_bytes
+    interval = answer.interval
+    blame = interval.contributions[0].name if interval and interval.contributions else ""
+    batch = f"{run.row.get('global_batch')} x {run.row.get('seq_len')}"
+    return Row(
+        run.run_id,
+        "estimated",
+        family=family_of(run),
+        stack=run.row.get("stack", ""),
+        gpu=problem.machine.gpu.name,
+        is_moe=problem.model.moe is not None,
+        model=run.row["model"],
+        layout_group=" ".join(
+            (
+                run.row["model"],
+                run.row["gpu"],
+                run.row["num_gpus"],
+                run.row.get("stack_version", ""),
+                run.row.get("precision", ""),
+                batch,
+            )
+        ),
+        predicted_step_time_s=answer.step_time_s,
+        low_s=answer.low_s,
+        high_s=answer.high_s,
+        measured_step_time_s=measured,
+        time_error=answer.step_time_s / measured - 1 if measured else None,
+        mfu=answer.mfu,
+        measured_mfu=answer.mfu * answer.step_time_s / measured if measured else None,
+        predicted_peak_bytes=peak,
+        measured_peak_bytes=run.peak_bytes,
+        memory_kind=str(reported),
+        memory_error=peak / run.peak_bytes - 1 if run.peak_bytes else None,
+        predicted_oom=not answer.feasible,
+        measured_oom=run.row.get("status", "ok") == "oom",
+        assumed=run.assumed,
+        blame=blame,
+    )
+
+
+def family_of(run: Run) -> str:
+    """Kind of run that errors are reported for."""
+    row, gpu = run.row, run.problem.machine.gpu.name
+    if row.get("task", "pretrain") not in ("", "pretrain"):
+        return row["task"]
+    stack = row.get("stack", "")
+    if stack in ("olmo-core", "vtrain"):
+        return stack
+    if row.get("schedule", "").startswith("zb-") or row.get("source", "").startswith("Zero Bubble"):
+        return "zero-bubble paper"
+    blackwell = gpu.startswith(("b200", "b300", "gb"))
+    if run.problem.model.moe is None:
+        return "dense, Blackwell" if blackwell else "dense, H100 and A100"
+    if blackwell:
+        return "MoE, Blackwell"
+    known = row.get("routing") in ("balanced", "capacity")
+    return "MoE, H100, balanced" if known else "MoE, H100, natural or not printed"
+
+
+Key = Callable[[Row], tuple[Any, ...]]
+COLUMNS = ("family", "stack", "gpu", "is_moe", "model", "memory_kind")
+"""What rows can be grouped by."""
+
+
+def grouped(rows: Sequence[Row], by: Sequence[str] = ("family",)) -> list[dict[str, Any]]:
+    """Errors of each group, and of all rows together last.
+
+    Raises
+    ------
+    SpecError
+        For a column that rows cannot be grouped by.
+    """
+    for name in by:
+        if name not in COLUMNS:
+            raise SpecError.single("--group-by", "", f"no column '{name}'", did_you_mean(name, COLUMNS))
+    estimated = [row for row in rows if row.status == "estimated"]
+    groups: dict[tuple[Any, ...], list[Row]] = {}
+    for row in estimated:
+        groups.setdefault(tuple(getattr(row, name) for name in by), []).append(row)
+    found = [
+        dict(zip(by, key, strict=True)) | summary(groups[key])
+        for key in sorted(groups, key=lambda key: tuple(map(str, key)))
+    ]
+    return [*found, dict.fromkeys(by, "all") | summary(estimated)]
+
+
+def summary(rows: Sequence[Row]) -> dict[str, Any]:
+    """Errors of some rows: of the step time, of the peak memory (each configuration once), of verdicts, of the order.
+
+    ``floor``: median error of a guess that gives every row the median MFU of the group. ``kendall``: median of the rank
+    correlation over groups of four and more layouts. Shares and errors. [-]
+    """
+    timed = [row for row in rows if row.time_error is not None]
+    errors = np.array([row.time_error for row in timed], dtype=float)
+    once = {(row.layout_group, row.predicted_peak_bytes, row.measured_peak_bytes): row for row in rows}
+    memory = np.array([row.memory_error for row in once.values() if row.memory_error is not None], dtype=float)
+    inside = [
+        row.low_s <= row.measured_step_time_s <= row.high_s
+        for row in timed
+        if row.low_s is not None and row.high_s is not None and row.measured_step_time_s is not None
+    ]
+    taus = [tau for _, tau in orders(rows)]
+    wrong = sum(bool(row.predicted_oom) and not row.measured_oom for row in rows)
+    return {
+        "rows": len(rows),
+        "time": _errors(errors),
+        "floor": _floor(timed),
+        "memory": _errors(memory),
+        "coverage": float(np.mean(inside)) if inside else None,
+        "kendall": float(np.median(taus)) if taus else None,
+        "kendall_groups": len(taus),
+        "fitting_rows_predicted_oom": wrong,
+        "oom_rows_predicted_to_fit": sum(bool(row.measured_oom) and not row.predicted_oom for row in rows),
+    }
+
+
+def _errors(errors: np.ndarray) -> dict[str, Any] | None:
+    if not len(errors):
+        return None
+    size = np.abs(errors)
+    return {
+        "count": len(errors),
+        "median": float(np.median(size)),
+        "p90": float(np.quantile(size, 0.9)),
+        "bias": float(np.median(errors)),
+        "within_10": float(np.mean(size <= 0.1)),
+        "within_20": float(np.mean(size <= 0.2)),
+    }
+
+
+def _floor(rows: Sequence[Row]) -> float | None:
+    """Median error of the step where every row is given the median of the measured MFUs."""
+    mfus = np.array([row.measured_mfu for row in rows if row.measured_mfu], dtype=float)
+    return float(np.median(np.abs(mfus / np.median(mfus) - 1))) if len(mfus) > 1 else None
+
+
+def orders(rows: Sequence[Row]) -> Iterator[tuple[str, float]]:
+    """Rank correlation of predicted and measured steps, for every four and more layouts of one job."""
+    groups: dict[str, list[Row]] = {}
+    for row in rows:
+        if row.time_error is not None:
+            groups.setdefault(row.layout_group, []).append(row)
+    for name, members in groups.items():
+        if len({row.measured_step_time_s for row in members}) >= 4:
+            yield name, kendall(members)
+
+
+def kendall(rows: Sequence[Row]) -> float:
+    r"""Rank correlation, :math:`(C - D) / (C + D)`; pairs that were measured alike do not count. [-]"""
+    score, pairs = 0, 0
+    for one, other in combinations(rows, 2):
+        measured = np.log((one.measured_step_time_s or np.nan) / (other.measured_step_time_s or np.nan))
+        if abs(measured) >= TIE:
+            predicted = (one.predicted_step_time_s or 0.0) - (other.predicted_step_time_s or 0.0)
+            score += int(np.sign(measured) * np.sign(predicted))
+            pairs += 1
+    return score / pairs if pairs else 1.0
+
+
+def refusals(rows: Sequence[Row]) -> dict[str, int]:
+    """How many rows were refused, by reason without its numbers."""
+    return dict(Counter(row.reason.partition(":")[0] for row in rows if row.status == "refused").most_common())
+
+
+def worst(rows: Sequence[Row], number: int = 10) -> list[Row]:
+    """Rows whose step is furthest off, as a ratio."""
+    timed = [row for row in rows if row.time_error is not None]
+    return sorted(timed, key=lambda row: -abs(np.log1p(row.time_error or 0.0)))[:number]

@@ -1,0 +1,69 @@
+"""``moesim validate``: table, JSON, files, bad input."""
+
+from pathlib import Path
+
+import pytest
+
+RUNS = Path(__file__).parents[1] / "studies" / "runs.csv"
+KEYS = [
+    "run_id",
+    "status",
+    "reason",
+    "predicted_step_time_s",
+    "low_s",
+    "high_s",
+    "measured_step_time_s",
+    "time_error",
+    "predicted_peak_bytes",
+    "measured_peak_bytes",
+    "memory_error",
+    "predicted_oom",
+    "assumed",
+    "blame",
+]
+
+
+@pytest.fixture
+def few(tmp_path):
+    path = tmp_path / "few.csv"
+    path.write_text("\n".join(RUNS.read_text().splitlines()[:5]) + "\n")
+    return path
+
+
+def test_tables_and_files(moesim, few, tmp_path):
+    plot, rows = tmp_path / "p.svg", tmp_path / "rows.csv"
+    shown = moesim("validate", "--runs", few, "--plot", plot, "--csv", rows, "--jobs", 1)
+    assert (shown.code, shown.err) == (0, "")
+    for words in ("interval", "furthest off", "4 rows"):
+        assert words in shown.out
+    assert plot.read_text().startswith("<?xml")
+    assert rows.read_text().count("\n") == 5
+
+
+def test_the_json(moesim, few):
+    found = moesim("validate", "--runs", few, "--group-by", "gpu,is_moe", "--jobs", 1, "--json").json
+    assert set(KEYS) <= set(found["rows"][0])
+    assert found["summary"][-1]["gpu"] == "all"
+    assert sum(group["rows"] for group in found["summary"][:-1]) + sum(found["refused"].values()) == 4
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (("--runs", "none.csv"), "--runs: there is no file 'none.csv'"),
+        (("--group-by", "gpus"), "--group-by: no column 'gpus'; did you mean 'gpu'?"),
+        (("--plot", "p.txt"), "--plot: 'p.txt' is no picture"),
+        (("--plot", "nowhere/p.svg"), "--plot: there is no folder 'nowhere'"),
+    ],
+)
+def test_bad_input(moesim, arguments, line, few):
+    options = arguments if "--runs" in arguments else ("--runs", few, *arguments)
+    assert any(line in one for one in moesim("validate", *options).lines)
+
+
+def test_a_table_without_its_columns_or_rows(moesim, tmp_path):
+    path = tmp_path / "x.csv"
+    path.write_text("run_id,model\n")
+    assert "columns global_batch, gpu, num_gpus, seq_len are missing" in moesim("validate", "--runs", path).lines[0]
+    path.write_text("run_id,model,gpu,num_gpus,seq_len,global_batch\n")
+    assert "holds no row" in moesim("validate", "--runs", path, "--jobs", 1).lines[0]

@@ -1,0 +1,203 @@
+"""Overlaps of the expert exchange: waves, two half micro-batches, delayed weight gradients, and what they cost each other."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import moesim
+from moesim.cost.blocks import price_blocks
+from moesim.cost.contention import Contention, stretched
+from moesim.cost.stage import BACKWARD, FORWARD, PricedOp, chunk_time, sequential, two_batches
+from moesim.estimator import estimate
+from moesim.evaluator import evaluate
+from moesim.workload.ops import Op, Traffic
+
+ONE_STAGE = {"pp": 1, "schedule": "none", "tp": 1, "sequence_parallel": False, "micro_batch": 2}
+
+
+def problem_strategy(problem, **changes):
+    return problem.strategy.replace(**ONE_STAGE | {"transport": "nvshmem-rowwise"} | changes)
+
+
+def block(problem, **changes):
+    plan = problem.plan(problem_strategy(problem, **changes))
+    return plan, next(block for name, block in price_blocks(plan).items() if not isinstance(name, str))
+
+
+def seconds(ops, times, share=0.0):
+    """A chain of operations, each with the time of the first name that its own begins with, else 0."""
+
+    def priced(one):
+        found = [value for name, value in times.items() if one.op.name.startswith(name)]
+        return PricedOp(one.op, found[0] if found else 0.0, 0.0)
+
+    return float(chunk_time(sequential([tuple(priced(one) for one in ops)]), (), 0.0, share, {}).seconds)
+
+
+@pytest.mark.parametrize(("waves", "expected"), [(1, 14.0), (2, 10.0), (4, 8.0)])
+def test_a_wave_is_multiplied_while_another_travels(free, waves, expected):
+    """Dispatch 4, products 6, combine 4. Two waves: rows at 2 and 4, products to 5 and 8, back at 7 and 10.
+
+    Four waves: rows at 1, 2, 3 and 4, products to 2.5, 4, 5.5 and 7; the first return waits for the last dispatch.
+    """
+    _, one = block(free, expert_waves=waves)
+    part = 1 / waves
+    times = {"dispatch": 4 * part, "combine": 4 * part, "expert-up": 3 * part, "expert-down": 3 * part}
+    assert seconds(one.forward, times) == pytest.approx(expected)
+
+
+def test_waves_work_on_parts_of_the_rows(free):
+    _, whole = block(free)
+    _, cut = block(free, expert_waves=4)
+    for direction in ("forward", "backward"):
+        one, four = (getattr(each, direction) for each in (whole, cut))
+        assert sum(float(op.op.work.flop) for op in four) == pytest.approx(sum(float(op.op.work.flop) for op in one))
+        for name in ("dispatch", "combine"):
+            tokens = [
+                sum(float(op.op.work.tokens) for op in ops if op.op.category == "ep" and op.op.name.startswith(name))
+                for ops in (one, four)
+            ]
+            assert tokens[0] == pytest.approx(tokens[1])
+    ups = [op.op.work for op in cut.forward if op.op.name.startswith("expert-up")]
+    assert len(ups) == 4
+    assert {work.m for work in ups} == {2 * 2048 * 4 / 4 / 4}
+    counted = [op.op.name for op in cut.forward if getattr(op.op.work, "counts", False)]
+    assert counted == ["dispatch 1"]
+
+
+def test_delayed_weight_gradients_run_beside_the_way_back(free):
+    times = {
+        "combine-backward": 4.0,
+        "dispatch-backward": 4.0,
+        "expert-down-dgrad": 1.0,
+        "expert-up-dgrad": 1.0,
+        "expert-down-wgrad": 1.0,
+        "expert-up-wgrad": 1.0,
+    }
+    _, plain = block(free)
+    _, delayed = block(free, delay_wgrad=True)
+    assert seconds(plain.backward, times) == 12.0
+    assert seconds(delayed.backward, times) == 10.0
+    long = times | {"expert-down-wgrad": 3.0, "expert-up-wgrad": 3.0}
+    assert seconds(delayed.backward, long) == 12.0  # 4, 2, then 6 of products beside 4 of exchange
+    same = [sorted(op.op.name for op in one.backward if not op.op.name.endswith("join")) for one in (plain, delayed)]
+    assert same[0] == same[1]
+
+
+def layer(scale=1.0, back=False):
+    """Attention 4, dispatch 3, experts 4, combine 3."""
+    names = {"attention": ("gemm", 4.0), "dispatch": ("ep", 3.0), "experts": ("gemm", 4.0), "combine": ("ep", 3.0)}
+    ops = [
+        PricedOp(Op(name, category, Traffic(1.0), segment=name), value * scale, 0.0)
+        for name, (category, value) in names.items()
+    ]
+    return tuple(ops[::-1] if back else ops)
+
+
+@pytest.mark.parametrize(("order", "back"), [(FORWARD, False), (BACKWARD, True)])
+def test_two_halves_hide_the_exchange_of_each_other(order, back):
+    halves = two_batches([layer(0.5, back)] * 4, order)
+    found = chunk_time(halves, (), 0.0, 0.0, {}).seconds
+    # kernels last longer than the exchange of the other half: the first or last exchange sticks out
+    assert found == pytest.approx(4 * 8.0 + 1.5)
+    assert float(chunk_time(sequential([layer(1.0, back)] * 4), (), 0.0, 0.0, {}).seconds) == 4 * 14.0
+
+
+def test_contention_by_hand():
+    device = np.array([4.0, 5.0, 5.0])
+    lanes = np.array([True, False, False])
+    found = stretched(
+        device, ["ep", "gemm", "attention"], lanes, ~lanes, np.ones(3), Contention(0.1, 0.5, {"gemm": 0.2})
+    )
+    # the exchange, all beside kernels, takes 6; 6 of 10 seconds of kernels run beside it
+    assert found.tolist() == pytest.approx([6.0, 5 * 1.12, 5 * 1.06])
+    # an exchange of 20: half of it has kernels beside it and all kernels are slower
+    found = stretched(
+        device * [5, 1, 1], ["ep", "gemm", "attention"], lanes, ~lanes, np.ones(3), Contention(0.1, 0.5, {"gemm": 0.2})
+    )
+    assert found.tolist() == pytest.approx([25.0, 6.0, 5.5])
+    assert stretched(device, ["ep"] * 3, lanes, ~lanes, np.ones(3), Contention()).tolist() == device.tolist()
+
+
+@pytest.fixture(scope="module")
+def four():
+    """The published run on four B300 that two-batch overlap was tried on, with no framework in the way."""
+    problem = moesim.load("olmo-4g03")
+    return replace(problem, software=problem.software.model_copy(update={"rules": ()}))
+
+
+def test_two_batch_overlap_gains_little_of_what_would_be_ideal(four):
+    """Printed: +1.0 % where hiding all of the exchange would give +17 %; 72.2 % of it hidden; launches +89.8 %."""
+    base, halves = (estimate(four, four.strategy.replace(two_batch_overlap=flag)) for flag in (False, True))
+    ideal = base.step_time_s / (base.step_time_s - base.exposed_s["ep"])
+    gain = base.step_time_s / halves.step_time_s
+    assert ideal == pytest.approx(1.17, abs=0.03)
+    assert 1.0 < gain < 1.05
+    exchange = base.breakdown_s["ep"] * 1.989
+    assert 1 - halves.breakdown_s["ep"] / exchange == pytest.approx(0.722, abs=0.1)
+    assert halves.breakdown_s["grouped_gemm"] > base.breakdown_s["grouped_gemm"]
+    launched = []
+    for strategy in (base, halves):
+        plan = four.plan(four.strategy.replace(two_batch_overlap=strategy is halves))
+        blocks = price_blocks(plan.half if strategy is halves else plan)
+        one = next(block for name, block in blocks.items() if not isinstance(name, str))
+        count = sum(float(np.sum(priced.launch)) for priced in (*one.forward, *one.backward))
+        launched.append(count * (2 if strategy is halves else 1))
+    assert launched[1] / launched[0] == pytest.approx(2.0)
+
+
+def test_the_halves_do_the_work_of_the_whole(free):
+    plan, whole = block(free)
+    half = next(one for name, one in price_blocks(plan.half).items() if not isinstance(name, str))
+    for direction in ("forward", "backward"):
+        flops = [sum(float(op.op.work.flop) for op in getattr(one, direction)) for one in (whole, half)]
+        assert flops[0] == pytest.approx(2 * flops[1], rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"two_batch_overlap": True}, {"expert_waves": 2}, {"delay_wgrad": True}],
+    ids=lambda one: next(iter(one)),
+)
+@pytest.mark.parametrize("transport", ["nvshmem-rowwise", "nccl-alltoall", "deepep"])
+def test_an_overlap_hides_exchange_and_stretches_kernels(four, changes, transport):
+    base = four.strategy.replace(transport=transport, capacity_factor=None)
+    before, after = estimate(four, base), estimate(four, base.replace(**changes))
+    assert after.exposed_s["ep"] < before.exposed_s["ep"]
+    assert after.step_time_s > before.step_time_s - before.exposed_s["ep"]
+    assert after.memory.peak_bytes == pytest.approx(before.memory.peak_bytes, rel=1e-12)
+
+
+def test_a_split_backward_overlaps_its_first_part(free):
+    base = free.strategy.replace(
+        tp=1, sequence_parallel=False, pp=4, schedule="zb-h1", micro_batch=4, transport="nccl-alltoall"
+    )
+    before, after = (estimate(free, base.replace(two_batch_overlap=flag)) for flag in (False, True))
+    assert after.exposed_s["ep"] < before.exposed_s["ep"]
+
+
+def test_a_batch_agrees_with_single_estimates(free):
+    base = problem_strategy(free, two_batch_overlap=True)
+    strategies = [base.replace(ep=ep) for ep in (2, 4, 8)]
+    together = evaluate(free, strategies)
+    alone = [estimate(free, strategy).step_time_s for strategy in strategies]
+    assert together.step_time_s.tolist() == pytest.approx(alone, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("changes", "rule"),
+    [
+        ({"expert_waves": 2, "ep": 1}, "overlap-of-an-exchange"),
+        ({"two_batch_overlap": True, "ep": 1}, "overlap-of-an-exchange"),
+        ({"expert_waves": 2, "two_batch_overlap": True}, "one-use-of-the-exchange"),
+        ({"expert_waves": 0}, "whole-waves"),
+        ({"two_batch_overlap": True, "micro_batch": 1}, "two-halves"),
+        ({"two_batch_overlap": True, "recompute": ("full",)}, "two-batches-recompute"),
+        ({"two_batch_overlap": True, "dp_sharding": "fsdp"}, "two-batches-sharding"),
+        ({"delay_wgrad": True, "two_batch_overlap": True}, "delayed-wgrad"),
+        ({"delay_wgrad": True, "pp": 4, "schedule": "zb-h1"}, "delayed-wgrad"),
+    ],
+)
+def test_what_is_refused(free, changes, rule):
+    assert rule in {broken.violation.rule for broken in free.check(problem_strategy(free, **changes))}
