@@ -40,7 +40,7 @@ def test_quantities_become_si(text: str, dimension: str, value: float) -> None:
         ("80 Gb", "bytes", "'80 Gb' is not a number of bytes [B]; write for example '80 GiB'"),
         ("700 W", "bandwidth", "'700 W' is not a bandwidth [B/s]; write for example '400 Gb/s'"),
         ("3.35 TB", "bandwidth", "'3.35 TB' is not a bandwidth [B/s]; write for example '400 Gb/s'"),
-        ("2 min", "time", "'2 min' is not a time [s]; write for example '14 us'"),
+        ("2 weeks", "time", "'2 weeks' is not a time [s]; write for example '14 us'"),
         ("fast", "time", "'fast' is not a quantity; write for example '14 us'"),
         ("", "time", "'' is not a quantity; write for example '14 us'"),
         ("nan s", "time", "'nan s' is not finite; write for example '14 us'"),
