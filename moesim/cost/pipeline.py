@@ -151,10 +151,9 @@ class _Chunks:
         return two_batches(layers, FORWARD if kind == "F" else BACKWARD)
 
     def merged(self, forward: int, backward: int) -> ChunkTime:
-        plan = self._plan
-        share = plan.transport.sm_share(plan.machine) * (plan.mesh.ep > 1)
+        contention = self._plan.contention("OV")
         key = ("OV", self._keys[forward], self._keys[backward])
-        return self._time(key, lambda: interleaved(self._ops("F", forward), self._ops("BW", backward)), share)
+        return self._time(key, lambda: interleaved(self._ops("F", forward), self._ops("BW", backward)), contention)
 
     def _ops(self, kind: str, stage: int) -> list[Ops]:
         blocks = self._blocks if self._halves is None else self._halves
