@@ -102,7 +102,9 @@ def placed(
         if isinstance(work, Traffic) and not float(work.hbm_bytes):
             return None, "", {}
         return family(category), str(regime(work, category, machine.gpu)), quantities(work)
-    if group is None or float(group.size) <= 1 or isinstance(work, FusedExperts):
+    if isinstance(work, FusedExperts):
+        return "fused-experts", "all", {}
+    if group is None or float(group.size) <= 1:
         return None, "", {}
     across = float(group.nodes) > 1
     if isinstance(work, ExpertLeg) and transport != BLOCKWISE:

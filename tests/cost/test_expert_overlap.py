@@ -11,6 +11,7 @@ from moesim.cost.contention import Contention, stretched
 from moesim.cost.stage import BACKWARD, FORWARD, PricedOp, chunk_time, sequential, two_batches
 from moesim.estimator import estimate
 from moesim.evaluator import evaluate
+from moesim.studies.explain import explain
 from moesim.workload.ops import Op, Traffic
 
 ONE_STAGE = {"pp": 1, "schedule": "none", "tp": 1, "sequence_parallel": False, "micro_batch": 2}
@@ -196,6 +197,15 @@ def test_an_overlap_hides_exchange_and_stretches_kernels(four, changes, transpor
     assert after.exposed_s["ep"] < before.exposed_s["ep"]
     assert after.step_time_s > before.step_time_s - before.exposed_s["ep"]
     assert after.memory.peak_bytes == pytest.approx(before.memory.peak_bytes, rel=1e-12)
+
+
+def test_explained_operations_are_those_of_the_halves(four):
+    whole, halves = (
+        explain(four.with_changes({"software": "torchtitan", "two_batch_overlap": flag})).ops for flag in (False, True)
+    )
+    one, other = ({row.name: row for row in rows if row.where == "moe fwd"} for rows in (whole, halves))
+    assert other["dispatch"].message_bytes == one["dispatch"].message_bytes / 2
+    assert other["dispatch"].calls == 2 * one["dispatch"].calls
 
 
 def test_a_split_backward_overlaps_its_first_part(free):
