@@ -89,6 +89,11 @@ def step_times(plan: Plan, blocks: Blocks, keep: Keep | None = None) -> StepTime
         durations[row] = seconds
         parts_of[row] = parts
 
+    def beside(kind: str, stage: int) -> Numeric:
+        """Time that a chunk takes with its copies, beside which a reduction or gathering can hide."""
+        seconds = chunks.single(kind, stage).seconds
+        return seconds + stall(plan, moved[stage], seconds) if offloads and kind != "W" else seconds
+
     def exchange(row: int, seconds: Numeric, category: str) -> None:
         seconds = seconds * keep.get(category, 1.0)
         put(row, seconds, lambda: {category: _first(seconds)})
@@ -112,12 +117,12 @@ def step_times(plan: Plan, blocks: Blocks, keep: Keep | None = None) -> StepTime
                     last = "W" if ("W", where) in graph.rows else "BW"
                     buckets = sum(gradient_buckets(plan, plan.trained[where]).values(), 0.0)
                     pieces = _layers(plan.stages[where]) if plan.strategy.grad_bucket_bytes is None else buckets
-                    seconds = _behind(seconds, chunks.single(last, where).seconds, pieces)
+                    seconds = _behind(seconds, beside(last, where), pieces)
                 exchange(row, seconds, "dp")
             case "gather", int():
                 seconds = parameter_gather_time(plan, plan.trained[where])
                 if plan.strategy.overlap_param_gather:
-                    seconds = _behind(seconds, chunks.single("F", where).seconds, _layers(plan.stages[where]))
+                    seconds = _behind(seconds, beside("F", where), _layers(plan.stages[where]))
                 exchange(row, seconds, "dp")
             case "optimizer", int():
                 steps = [update_parts(plan, where)]
