@@ -16,9 +16,13 @@ from moesim.cost.transports import transports
 from moesim.expert_rules import EXPERT_RULES
 from moesim.overlap_rules import OVERLAP_RULES
 from moesim.rules import RULES, Candidate
+from moesim.rules_of_state import STATE_RULES
 from moesim.timeline.schedules import FILE_SUFFIX, find_schedule, schedules
+from moesim.workload.adapters import TARGETS, adapters, parse_adapter
+from moesim.workload.compression import compressions, parse_compression
 from moesim.workload.fusions import fusions
 from moesim.workload.ops import SCOPES
+from moesim.workload.optimizers import optimizers
 from moesim.workload.precision import recipes
 from moesim.workload.recompute import parse, policies
 from moesim.workload.routing import parse as parse_routing
@@ -37,11 +41,12 @@ CHOICES = {
     "capacity_per": ("rank", "expert"),
     "expert_kernel": ("separate", "fused-forward", "fused"),
     "dispatch_precision": ("bf16", "recipe"),
+    "adapter_targets": TARGETS,
 }
 """Values that are modelled, for the fields that have no registry."""
 
 
-ALL_RULES = (*RULES, *EXPERT_RULES, *OVERLAP_RULES)
+ALL_RULES = (*RULES, *STATE_RULES, *EXPERT_RULES, *OVERLAP_RULES)
 """Every rule of the core."""
 
 
@@ -128,6 +133,9 @@ def _unknown_names(strategy: Strategy) -> Iterator[Broken]:
         ("expert_gemm", expert_gemms, (strategy.expert_gemm,)),
         ("fusions", fusions, strategy.fusions),
         ("routing", routings, (parse_routing(strategy.routing)[0],)),
+        ("optimizer", optimizers, (strategy.optimizer,)),
+        ("grad_compression", compressions, _chosen(parse_compression(strategy.grad_compression)[0])),
+        ("adapter", adapters, _chosen(parse_adapter(strategy.adapter)[0])),
     )
     for field, registry, names in registries:
         for name in names:
@@ -141,6 +149,10 @@ def _unknown_names(strategy: Strategy) -> Iterator[Broken]:
         value = getattr(strategy, field)
         if value not in known:
             yield _unknown(field, field, value, list(known))
+
+
+def _chosen(name: str) -> tuple[str, ...]:
+    return () if name == "none" else (name,)
 
 
 def _unknown(field: str, kind: str, name: str, known: list[str]) -> Broken:

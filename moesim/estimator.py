@@ -65,7 +65,7 @@ def estimate(problem: Problem, strategy: Strategy | None = None, measured_s: flo
     spread = interval(plan.machine, step_time, raised, needs, tuple(errors.outside), tuple(errors.uncalibrated))
     answer = memory_answer(memory, problem.machine)
     tokens = problem.global_batch * problem.sequence_length
-    flop_per_token = problem.model.flop_per_token(problem.sequence_length)
+    flop_per_token = plan.flop_per_token
     flop_rate = flop_per_token * tokens / problem.machine.num_gpus / step_time
     violations = out_of_memory(answer, problem.machine)
     return Estimate(

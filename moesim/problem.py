@@ -18,7 +18,8 @@ from moesim.spec.overrides import HARDWARE_PREFIXES, with_overrides
 from moesim.spec.scenario import STRATEGY_FIELDS, MeasuredSpec, ScenarioSpec
 from moesim.spec.software import SoftwareSpec
 from moesim.timeline.schedules import FILE_SUFFIX, find_schedule
-from moesim.workload.from_spec import model_from_spec
+from moesim.workload.documents import Documents
+from moesim.workload.from_spec import documents_from_spec, model_from_spec
 from moesim.workload.model import Model
 from moesim.workload.strategy import COUNTS, Strategy
 
@@ -61,6 +62,12 @@ class Problem:
         batch = f"{self.global_batch} sequences of {self.sequence_length}"
         return f"Problem({self.name!r}: {self.model.name} on {machine}, {batch}, {self.software.name})"
 
+    @property
+    def documents(self) -> Documents | None:
+        """Lengths of the documents that are packed into a sequence; None where a sequence is one document."""
+        spec = self.scenario.documents
+        return documents_from_spec(spec) if spec is not None else None
+
     def candidate(self, strategy: Strategy) -> Candidate:
         """Set a strategy beside the problem."""
         return Candidate(
@@ -83,7 +90,7 @@ class Problem:
         strategy = strategy or self.strategy
         broken = self.check(strategy)
         if broken:
-            raise SpecError(self._issue(one) for one in broken)
+            raise SpecError(self.issue(one) for one in broken)
         candidate = self.candidate(strategy)
         warmup = self.software.constants.get("overlap_ep_extra_warmup")
         extra = int(warmup.value) if warmup and strategy.overlap_ep else 0
@@ -96,6 +103,7 @@ class Problem:
             int(candidate.num_micro_batches),
             extra,
             strategy.shape,
+            documents=self.documents,
         )
 
     def with_changes(self, changes: Mapping[str, Any], where: str = "--set") -> Problem:
@@ -109,7 +117,8 @@ class Problem:
         same_run = self.measured is not None and firsts <= {*HARDWARE_PREFIXES, "overrides", "calibrations"}
         return changed if same_run or "measured" in firsts else replace(changed, measured=None)
 
-    def _issue(self, broken: Broken) -> Issue:
+    def issue(self, broken: Broken) -> Issue:
+        """A broken rule as a line: where the blamed field was set, what is wrong, what is legal."""
         paths = [f"strategy.{name}" if name in STRATEGY_FIELDS else name for name in broken.fields] or ["strategy"]
         changed = (path for path in paths if self.scenario.where(path).startswith("--"))
         path = next(changed, paths[0])  # what an option has changed is blamed before what stands in the file

@@ -11,12 +11,11 @@ from moesim.cost.memory import RankMemory
 from moesim.cost.perturb import STEP, constants
 from moesim.cost.pipeline import StepTimes
 from moesim.cost.plan import Plan
-from moesim.result import BREAKDOWN, Constant, MemoryEstimate
-from moesim.spec.methods import METHODS
+from moesim.result import BREAKDOWN, EXTRA, Constant, MemoryEstimate
 from moesim.spec.overrides import SET_BY_OPTION
 from moesim.timeline.run import Run
 from moesim.timeline.walk import last_rank, walk_rank
-from moesim.workload.strategy import OFF, Strategy
+from moesim.workload.strategy import METHODS, Strategy
 
 GRADE_OF_KIND = {
     "measured": "calibrated",  # a constant fitted on measurements; only a replayed row is itself measured
@@ -45,7 +44,8 @@ def breakdown(times: StepTimes, run: Run) -> dict[str, float]:
         else:
             parts = times.categories(segment.row) if segment.row is not None else {}
             for name, value in parts.items():
-                seconds[name if name in seconds else "other"] += value
+                key = name if name in seconds or name in EXTRA else "other"
+                seconds[key] = seconds.get(key, 0.0) + value
     return seconds
 
 
@@ -77,6 +77,7 @@ SPEC_PATHS = {
     "host.launch": "software.host.framework_per_kernel",
     "host.sync": "software.host.device_sync",
     "host.graph": "software.host.graph_launch",
+    "host.update_rate": "software.host.update_rate",
 }
 """Where a constant of the machine stands in the specs, if not under the same name."""
 
@@ -104,6 +105,8 @@ RESOURCES = (
     ("nvlink", ("links.nvlink_bandwidth", "links.nvls_bandwidth", "links.p2p_bandwidth", "links.alltoall_bandwidth")),
     ("nvlink", ("_nvlink_bandwidth",)),
     ("transport-sms", ("_sm_bandwidth", "block_bandwidth")),
+    ("pcie", ("gpu.pcie_bandwidth",)),
+    ("cpu", ("host.update_rate",)),
     ("host", ("host.launch", "host.sync", "host.graph")),
 )
 """What stands behind a constant, by the beginning or the end of its path; efficiencies and latencies stand for none."""
@@ -146,6 +149,7 @@ def memory_answer(memory: tuple[RankMemory, ...], machine: Machine) -> MemoryEst
         peak_phase=memory[peak].peak_phase,
         capacity_bytes=float(machine.gpu.memory_capacity),
         stages=stages,
+        host_bytes_per_node=max(float(rank.host) for rank in memory) * machine.gpus_per_node,
     )
 
 
@@ -183,7 +187,7 @@ def routing_answer(plan: Plan) -> dict[str, float | None] | None:
 
 
 def plain_strategy(strategy: Strategy) -> dict[str, Any]:
-    """The strategy as plain values, without the methods that are off."""
+    """The strategy as plain values; optional methods that are off are left out."""
     plain = {name: getattr(strategy, name) for name in Strategy.__dataclass_fields__}
-    plain = {name: value for name, value in plain.items() if name not in METHODS or value != OFF[name]}
+    plain = {name: value for name, value in plain.items() if name not in METHODS or value != METHODS[name]}
     return {name: list(value) if isinstance(value, tuple) else value for name, value in plain.items()}

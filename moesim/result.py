@@ -27,6 +27,8 @@ BREAKDOWN = (
     "other",
 )
 """Keys of ``breakdown_s``, always all of them."""
+EXTRA = ("pcie",)
+"""Further keys, where a method has such a part: copies to and from the host that nothing hides."""
 
 GRADES = ("measured", "calibrated", "datasheet", "assumed")
 """Evidence grades from strong to weak."""
@@ -37,6 +39,8 @@ class MemoryEstimate:
     """Peak memory by class on each pipeline rank. [B]
 
     ``peak_phase`` is the phase of the step (forward, loss, backward, optimizer) that the peak falls into. ``peak_bytes`` must fit: tensors (``allocated``), the allocator's slack (``reserved``), CUDA context, NCCL.
+    ``host_bytes_per_node`` stand in the memory of a host, whose GPUs are all taken for the fullest rank; data has it
+    where something does.
     """
 
     peak_bytes: float
@@ -46,6 +50,7 @@ class MemoryEstimate:
     peak_phase: str
     capacity_bytes: float
     stages: tuple[dict[str, float], ...]
+    host_bytes_per_node: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -170,6 +175,8 @@ class Estimate:
             for violation in self.violations
         ]
         memory = {name: getattr(self.memory, name) for name in MemoryEstimate.__dataclass_fields__}
+        if not self.memory.host_bytes_per_node:
+            del memory["host_bytes_per_node"]
         plain["memory"] = memory | {"stages": [dict(stage) for stage in self.memory.stages]}
         plain["assumed"] = list(self.assumed)
         plain["interval"] = self.interval.to_dict()

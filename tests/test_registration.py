@@ -13,7 +13,10 @@ from moesim.cost.transports import transports
 from moesim.estimator import estimate
 from moesim.evaluator import evaluate
 from moesim.timeline.schedules import schedules
+from moesim.workload.adapters import adapters
+from moesim.workload.compression import compressions
 from moesim.workload.fusions import fusions
+from moesim.workload.optimizers import optimizers
 from moesim.workload.precision import recipes
 from moesim.workload.recompute import policies
 from moesim.workload.routing import routings
@@ -30,6 +33,9 @@ from moesim.cost.transports import transports
 from moesim.timeline.schedule import Schedule, one_forward_one_backward, single_chunk
 from moesim.timeline.schedules import schedules
 from moesim.workload.fusions import Fused, fusions
+from moesim.workload.adapters import Adapter, adapters
+from moesim.workload.compression import Compression, compressions
+from moesim.workload.optimizers import Optimizer, optimizers
 from moesim.workload.precision import Recipe, recipes
 from moesim.workload.recompute import RecomputePolicy, policies
 from moesim.workload.routing import Routing, routings
@@ -68,6 +74,9 @@ class Teleport:
 schedules.add("toy-eager", Eager(), summary="a toy schedule", source="tests")
 transports.add("toy-teleport", Teleport(), summary="a toy transport", source="tests")
 policies.add("toy-attn", RecomputePolicy(module="layernorm"), summary="a toy policy", source="tests")
+adapters.add("toy-2bit", Adapter(frozen_bytes=0.25), summary="a toy adapter", source="tests")
+compressions.add("toy-byte", Compression(1.0), summary="a toy compression", source="tests")
+optimizers.add("toy-lion", Optimizer(3.0, 3.0), summary="a toy optimizer", source="tests")
 recipes.add("toy-int8", Recipe("fp8", 1.0, 1.0, 8.0, 2), summary="a toy precision", source="tests")
 
 
@@ -93,6 +102,9 @@ NAMES = {
     "routings": "toy-first",
     "expert-gemms": "toy-slow",
     "fusions": "toy-norms",
+    "adapters": "toy-2bit",
+    "compressions": "toy-byte",
+    "optimizers": "toy-lion",
 }
 REGISTRIES: dict[str, Registry[Any]] = {
     "schedules": schedules,
@@ -102,6 +114,9 @@ REGISTRIES: dict[str, Registry[Any]] = {
     "routings": routings,
     "expert-gemms": expert_gemms,
     "fusions": fusions,
+    "adapters": adapters,
+    "compressions": compressions,
+    "optimizers": optimizers,
 }
 FIELDS = {
     "schedules": "schedule",
@@ -111,6 +126,9 @@ FIELDS = {
     "routings": "routing",
     "expert-gemms": "expert_gemm",
     "fusions": "fusions",
+    "adapters": "adapter",
+    "compressions": "grad_compression",
+    "optimizers": "optimizer",
 }
 
 
@@ -173,6 +191,18 @@ def test_methods_of_experts_are_estimated(toys, small):
     assert slow.breakdown_s["grouped_gemm"] == pytest.approx(16 * 2 * 6 * 0.01)
     joined = estimate(small, small.strategy.replace(fusions=("toy-norms",)))
     assert joined.step_time_s < base.step_time_s
+
+
+def test_methods_of_training_state_are_estimated(toys, free):
+    def stage(**changes):
+        return estimate(free, free.strategy.replace(**changes)).memory.stages[1]
+
+    lion, adam = stage(optimizer="toy-lion"), stage()
+    assert lion["optimizer_bytes"] == pytest.approx(adam["optimizer_bytes"] * (4 + 3 * 4) / (4 + 2 * 4))
+    assert stage(adapter="toy-2bit:4")["weights_bytes"] < stage(adapter="qlora:4")["weights_bytes"]
+    slow = {"overlap_grad_reduce": False, "overlap_param_gather": False}
+    byte, half = (estimate(free, free.strategy.replace(grad_compression=name, **slow)) for name in ("toy-byte", "bf16"))
+    assert byte.exposed_s["dp"] < half.exposed_s["dp"]
 
 
 def test_it_is_evaluated_in_a_batch(toys, small):

@@ -12,6 +12,7 @@ from typer.exceptions import TyperException
 import moesim.cli.calibrate_collectives as calibrate_collectives
 import moesim.cli.calibrate_kernels as calibrate_kernels
 import moesim.cli.calibrate_transport as calibrate_transport
+import moesim.cli.check as check
 import moesim.cli.checkpoint as checkpoint
 import moesim.cli.collective as collective
 import moesim.cli.compare as compare
@@ -33,6 +34,7 @@ app = typer.Typer(
 )
 app.command("estimate", help=estimate.HELP)(estimate.command)
 app.command("compare", help=compare.HELP)(compare.command)
+app.command("check", help=check.HELP)(check.command)
 app.command("checkpoint", help=checkpoint.HELP)(checkpoint.command)
 app.command("explain", help=explain.HELP)(explain.command)
 app.command("schedule", help=schedule.HELP)(schedule.command)

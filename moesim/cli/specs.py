@@ -23,7 +23,10 @@ def registries() -> dict[str, Registry[Any]]:
     from moesim.cost.expert_gemms import expert_gemms
     from moesim.cost.transports import transports
     from moesim.timeline.schedules import schedules
+    from moesim.workload.adapters import adapters
+    from moesim.workload.compression import compressions
     from moesim.workload.fusions import fusions
+    from moesim.workload.optimizers import optimizers
     from moesim.workload.precision import recipes
     from moesim.workload.recompute import policies
     from moesim.workload.routing import routings
@@ -35,6 +38,9 @@ def registries() -> dict[str, Registry[Any]]:
         "recompute": policies,
         "routings": routings,
         "precisions": recipes,
+        "optimizers": optimizers,
+        "adapters": adapters,
+        "compressions": compressions,
         "collectives": algorithms,
         "expert-gemms": expert_gemms,
     }

@@ -7,6 +7,7 @@ from moesim.base.numeric import Numeric
 from moesim.cost.plan import Plan
 from moesim.cost.price import launch_time, launches, op_time
 from moesim.cost.stage import Ops, PricedOp
+from moesim.workload.adapting import adapted_block, frozen_block
 from moesim.workload.embedding import embedding_block, head_block, mtp_block
 from moesim.workload.gathering import sharded_block
 from moesim.workload.layers import joined, layer_block, recomputed
@@ -23,7 +24,7 @@ Name = tuple[Layer, bool, bool] | str
 
 @dataclass(frozen=True)
 class PricedBlock:
-    """A block with its parameters on one rank and the time of each operation.
+    """A block with its parameters on one rank, those that are trained, and the time of each operation.
 
     ``whole`` is the block with nothing recomputed: its saved tensors come back while its backward runs.
     """
@@ -31,6 +32,7 @@ class PricedBlock:
     block: Block
     whole: Block
     params: RankParams
+    trained: RankParams
     forward: Ops
     backward: Ops
 
@@ -90,25 +92,48 @@ def _layer(plan: Plan, layer: Layer, repeated: bool, in_bf16: bool) -> PricedBlo
     scale: Numeric = 1.0
     if launched:
         scale = launched / sum((launches(op, plan.mesh) for op in plain.forward + plain.backward), 0.0)
-    return _priced(plan, block, params, repeated, scale)
+    return _priced(plan, block, params, repeated, scale, layer)
 
 
-def _priced(plan: Plan, block: Block, params: RankParams, recompute: bool = False, scale: Numeric = 1.0) -> PricedBlock:
+def _priced(
+    plan: Plan,
+    block: Block,
+    params: RankParams,
+    recompute: bool = False,
+    scale: Numeric = 1.0,
+    layer: Layer | None = None,
+) -> PricedBlock:
+    plain = frozenset(op.name for op in block.forward + block.backward)
+    block, trained = _adapted(plan, block, params, layer)
+    added = frozenset(op.name for op in block.forward + block.backward) - plain
     kept = recomputed(block, plan.recompute) if recompute and plan.recompute else block
     strategy = plan.strategy
     split = sharded_block(
         kept,
-        params,
-        plan.state_types,
+        plan.gathered_bytes(params, trained),
+        trained.weighted(plan.state_types.grad, plan.state_types.grad),
         plan.sharding,
         strategy.reshard_after_forward,
         strategy.overlap_grad_reduce,
     )
-    forward = _prices(split.forward, plan, scale)
-    return PricedBlock(split, block, params, forward, _prices(split.recompute + split.backward, plan, scale))
+    forward = _prices(split.forward, plan, scale, added)
+    backward = _prices(split.recompute + split.backward, plan, scale, added)
+    return PricedBlock(split, block, params, trained, forward, backward)
 
 
-def _prices(ops: tuple[Op, ...], plan: Plan, scale: Numeric) -> Ops:
+def _adapted(plan: Plan, block: Block, params: RankParams, layer: Layer | None) -> tuple[Block, RankParams]:
+    """The block and what of it is trained: all of it, or the adapters of a layer; ends of the model have none."""
+    adapting, hidden = plan.adapting, plan.model.hidden
+    if adapting is None:
+        return block, params
+    if layer is None:
+        return frozen_block(block), RankParams()
+    trained = adapting.layer_params(layer, hidden, plan.mesh)
+    return adapted_block(block, layer, hidden, plan.setting.local_tokens, adapting), trained
+
+
+def _prices(ops: tuple[Op, ...], plan: Plan, scale: Numeric, added: frozenset[str]) -> Ops:
+    """Operations with their times; the software's launches per layer count all but those that a method has `added`."""
     mesh, machine = plan.mesh, plan.machine
 
     def seconds(op: Op) -> Numeric:
@@ -116,7 +141,8 @@ def _prices(ops: tuple[Op, ...], plan: Plan, scale: Numeric) -> Ops:
         return alone if plan.errors is None else alone * plan.raised(op.work, op.category, op.name)
 
     def launches(op: Op) -> Numeric:
-        return scale * launch_time(op, mesh, machine, plan.captures(op.scope))
+        times = 1.0 if op.name.removesuffix(" again") in added else scale
+        return times * launch_time(op, mesh, machine, plan.captures(op.scope))
 
     return tuple(PricedOp(op, seconds(op), launches(op)) for op in ops)
 

@@ -36,6 +36,7 @@ def build_machine(specs: ScenarioSpecs) -> Machine:
             software.host.kernel_launch.value + software.host.framework_per_kernel.value,
             software.host.device_sync.value,
             software.host.graph_launch.value,
+            software.host.update_rate.value,
         ),
         runtime=build_runtime(software),
         memory=RuntimeMemory(
@@ -69,6 +70,7 @@ def build_gpu(gpu: GpuSpec) -> Gpu:
         gpu.memory_capacity.value,
         KernelConstants(**kernels),
         gpu.l2_capacity.value,
+        gpu.pcie_bandwidth.value,
     )
 
 

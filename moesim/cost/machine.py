@@ -67,6 +67,8 @@ class KernelConstants:
     attention_power_slope: Numeric = 0.09
     memory_l2: Numeric = 0.5
     memory_l2_speedup: Numeric = 1.5
+    pcie_efficiency: Numeric = 0.84
+    pcie_duplex_efficiency: Numeric = 0.8
 
 
 @dataclass(frozen=True)
@@ -84,6 +86,7 @@ class Gpu:
     memory_capacity: Numeric
     kernels: KernelConstants
     l2_capacity: Numeric = 50e6
+    pcie_bandwidth: Numeric = 64e9
 
 
 @dataclass(frozen=True)
@@ -143,11 +146,15 @@ class Links:
 
 @dataclass(frozen=True)
 class Host:
-    """The CPU thread that launches kernels; ``graph``: for each kernel of a replayed CUDA graph. [s]"""
+    """The CPU thread that launches kernels; ``graph``: for each kernel of a replayed CUDA graph. [s]
+
+    ``update_rate``: parameters that the CPUs of a node update in a second. [1/s]
+    """
 
     launch: Numeric
     sync: Numeric
     graph: Numeric
+    update_rate: Numeric = 4e9
 
 
 @dataclass(frozen=True)

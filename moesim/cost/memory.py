@@ -5,31 +5,31 @@ Phases: ``forward`` (all activations; ``loss`` where the logits come on top), ``
 below another phase's floor therefore shows none.
 """
 
-import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TypeVar
 
 import numpy as np
 
 from moesim.base.numeric import Numeric
-from moesim.cost.blocks import Blocks, PricedBlock, chunk_blocks
-from moesim.cost.plan import Plan, composition
+from moesim.cost.blocks import Blocks
+from moesim.cost.compression import cast_bytes, error_feedback_bytes
+from moesim.cost.kept import kept as kept_bytes
+from moesim.cost.kept import stage_bytes, waiting
+from moesim.cost.offload import staging_bytes
+from moesim.cost.plan import Plan
+from moesim.cost.update import orthogonalise_bytes
 from moesim.timeline.graph import IntArray
 from moesim.timeline.schedule import Schedule, kept_chunks
+from moesim.workload.adapting import DEQUANTISE
 from moesim.workload.layers import saved_bytes
 from moesim.workload.sharding import RankParams, state_bytes
-from moesim.workload.splitting import waiting_bytes
 from moesim.workload.stages import Stage
-
-T = TypeVar("T")
 
 STATE = ("weights", "gradients", "optimizer")
 TRANSIENT = ("activations", "logits", "workspace", "unsharded", "update")
 TENSORS = (*STATE, *TRANSIENT, "transport")
 CLASSES = (*TENSORS, "slack", "context", "nccl")
-LOGITS = ("logits",)
 
 FRAGMENTATION = 0.02
 """Share of the transient tensors that the allocator loses even under pressure (assumed). [-]"""
@@ -42,11 +42,12 @@ class RankMemory:
     """Bytes by class on one pipeline rank in each phase, and in the phase that is its peak. [B]
 
     ``allocated`` is the sum of the tensors, ``reserved`` adds the allocator's slack, ``peak`` adds the CUDA context and
-    NCCL's buffers: what must fit.
+    NCCL's buffers: what must fit. ``host``: what stands in the memory of the host instead.
     """
 
     phases: Mapping[str, Classes]
     classes: Classes
+    host: Numeric = 0.0
 
     @property
     def allocated(self) -> Numeric:
@@ -80,7 +81,8 @@ def rank_memory(plan: Plan, blocks: Blocks) -> tuple[RankMemory, ...]:
     strategy, machine = plan.strategy, plan.machine
     ranks = np.array(plan.schedule.stage_rank(strategy.pp, strategy.vpp))
     held_by = _held(plan.schedule, strategy.pp, plan.num_micro_batches, strategy.vpp, plan.extra_warmup)
-    kept, later = _stage_bytes(plan, blocks, _kept), _stage_bytes(plan, blocks, _waiting)
+    kept, later = stage_bytes(plan, blocks, kept_bytes), stage_bytes(plan, blocks, waiting)
+    staging, moved = staging_bytes(plan, blocks), strategy.activation_offload
     workspace, unsharded = _workspace(plan, blocks), _unsharded(plan, blocks)
     axes = ("tp", "cp", "dp-cp", "ep", "etp", "edp", "pp")
     communicators = sum((plan.mesh.size(axis) > 1) * 1.0 for axis in axes)
@@ -90,26 +92,43 @@ def rank_memory(plan: Plan, blocks: Blocks) -> tuple[RankMemory, ...]:
     }
     found = []
     for rank in range(strategy.pp):
-        stages, whole, waiting = held_by[rank]
-        params = sum((plan.params[stage] for stage in np.flatnonzero(ranks == rank)), RankParams())
+        stages, whole, split = held_by[rank]
+        owned = [int(stage) for stage in np.flatnonzero(ranks == rank)]
+        params = sum((plan.trained[stage] for stage in owned), RankParams())
         state = state_bytes(params, plan.replicas, plan.state_types, plan.sharding)
+        kept_errors = sum((error_feedback_bytes(plan, stage) for stage in owned), 0.0)
+        copies = 2.0 if strategy.stale_gradients else 1.0  # those of the step before are on the wire
+        frozen = sum((plan.frozen_bytes(plan.params[stage]) for stage in owned), 0.0)
         base = fixed | {"transport": _transport(plan, whole, [plan.stages[stage] for stage in stages])}
-        base |= {"weights": state.weights, "gradients": state.gradients, "optimizer": state.optimizer}
-        parts = [kept[stage] for stage in stages] + [(later[stage], 0.0) for stage in stages]
-        activations, logits = _at_peak(np.column_stack([whole, waiting]), parts, plan.shape)
+        base |= {"weights": state.weights + frozen, "gradients": copies * state.gradients + kept_errors}
+        base["optimizer"] = (1 - strategy.optimizer_offload) * state.optimizer
+        parts = [((1 - moved) * kept[stage][0], kept[stage][1]) for stage in stages]
+        parts += [(later[stage], 0.0) for stage in stages]
+        activations, logits = _at_peak(np.column_stack([whole, split]), parts, plan.shape)
         own = np.max([np.broadcast_to(kept[stage][1], plan.shape) for stage in stages], axis=0)
         left = np.maximum(logits - own, 0.0)  # the micro-batch in its backward gave its logits back
         ends = any(stage.loss for stage, owner in zip(plan.stages, ranks, strict=True) if owner == rank)
         phases = {
             "loss" if ends else "forward": _phase(
-                plan, base, activations=activations, logits=logits, unsharded=unsharded
+                plan, base, activations=activations, logits=logits, workspace=staging, unsharded=unsharded
             ),
             "backward": _phase(
-                plan, base, activations=activations, logits=left, workspace=workspace, unsharded=unsharded
+                plan,
+                base,
+                activations=activations,
+                logits=left,
+                workspace=workspace + staging,
+                unsharded=unsharded + cast_bytes(plan, params),
             ),
-            "optimizer": _phase(plan, base, update=_update(plan, params)),
+            "optimizer": _phase(
+                plan,
+                base,
+                update=(1 - strategy.optimizer_offload) * _update(plan, params) + orthogonalise_bytes(plan, rank),
+            ),
         }
-        found.append(RankMemory(phases, _largest(phases, plan.shape)))
+        away = sum((count * kept[stage][0] for count, stage in zip(whole.max(axis=0), stages, strict=True)), 0.0)
+        host = moved * away + strategy.optimizer_offload * state.optimizer
+        found.append(RankMemory(phases, _largest(phases, plan.shape), host))
     return tuple(found)
 
 
@@ -155,33 +174,6 @@ def _held(schedule: Schedule, *shape: int) -> tuple[tuple[IntArray, IntArray, In
     return tuple(kept_chunks(program) for program in schedule.order(*shape))
 
 
-def _stage_bytes(plan: Plan, blocks: Blocks, of_chunk: Callable[[list[PricedBlock], int], T]) -> list[T]:
-    """What `of_chunk` says of the blocks of each stage and its inputs that are not kept; alike ones are asked once."""
-    known: dict[object, T] = {}
-    found = []
-    for stage in plan.stages:
-        key = composition(plan, stage)
-        if key not in known:
-            repeated = plan.recomputed_layers(stage)
-            dropped = repeated - math.ceil(repeated / plan.segment(stage))
-            known[key] = of_chunk(chunk_blocks(plan, stage, blocks), dropped)
-        found.append(known[key])
-    return found
-
-
-def _waiting(chunk: list[PricedBlock], _: int) -> Numeric:
-    """Bytes that one micro-batch leaves for its weight gradients where the backward is split. [B]"""
-    return sum((waiting_bytes(priced.block.backward) for priced in chunk), 0.0)
-
-
-def _kept(chunk: list[PricedBlock], dropped: int) -> tuple[Numeric, Numeric]:
-    """Activation and logit bytes that one micro-batch leaves in a chunk, without `dropped` inputs of layers. [B]"""
-    tensors = [saved for priced in chunk for saved in priced.block.saved]
-    logits = sum((saved.num_bytes for saved in tensors if saved.name in LOGITS), 0.0)
-    inputs = [saved_bytes(priced.block) for priced in chunk if priced.block.recompute]
-    return sum((saved.num_bytes for saved in tensors), 0.0) - logits - sum(inputs[:dropped], 0.0), logits
-
-
 def _at_peak(held: IntArray, kept: list[tuple[Numeric, Numeric]], shape: tuple[int, ...]) -> tuple[Numeric, Numeric]:
     """Activations and logits at the moment at which their sum is largest, for each plan of a batch of that shape."""
     counts = held.T.reshape(*held.T.shape, *(1,) * len(shape))
@@ -201,7 +193,7 @@ def _workspace(plan: Plan, blocks: Blocks) -> Numeric:
     """Transient tensors of the layer whose backward runs. [B]
 
     What its recomputation brings back, and two gradients of its largest tensor (one comes in, one goes out). A segment
-    of several layers comes back as a whole.
+    of several layers comes back as a whole. Weights in few bits stand in BF16 while their product runs.
     """
     layers = max(plan.segment(stage) for stage in plan.stages)
     largest: Numeric = 0.0
@@ -214,23 +206,30 @@ def _workspace(plan: Plan, blocks: Blocks) -> Numeric:
             tensor = np.maximum(tensor, saved.num_bytes)
         if name[1]:
             again = layers * again + (layers - 1) * saved_bytes(priced.block)
-        largest = np.maximum(largest, again + 2 * tensor)
+        widened: Numeric = 0.0
+        if plan.adapting is not None:
+            for op in (op for op in priced.block.forward if op.name.endswith(DEQUANTISE)):
+                widened = np.maximum(widened, plan.adapting.widened_bytes(op))
+        largest = np.maximum(largest, again + 2 * tensor + widened)
     return largest
 
 
 def _unsharded(plan: Plan, blocks: Blocks) -> Numeric:
     """Whole weights of the block that runs and of the one gathered ahead, and the gradient before it is split. [B]"""
     sharding, types = plan.sharding, plan.state_types
-    unit: Numeric = 0.0
+    live = plan.machine.runtime.max_live_params
+    weights: Numeric = 0.0
+    gradients: Numeric = 0.0
     for priced in blocks.values():
-        unit = np.maximum(unit, priced.params.total)
-    if plan.machine.runtime.max_live_params is not None:
-        unit = np.minimum(unit, plan.machine.runtime.max_live_params)
-    held = 2.0 * types.compute * unit if sharding.weights else 0.0
+        share = 1.0 if live is None else np.minimum(1.0, live / priced.params.total)
+        weights = np.maximum(weights, share * plan.gathered_bytes(priced.params, priced.trained).total)
+        gradients = np.maximum(gradients, share * types.grad * priced.trained.total)
+    held = 2.0 * weights if sharding.weights else 0.0
     if sharding.weights and not plan.strategy.reshard_after_forward:
-        held = types.compute * max((params.total for params in plan.params), key=lambda value: float(np.max(value)))
+        whole = (plan.gathered_bytes(*both).total for both in zip(plan.params, plan.trained, strict=True))
+        held = max(whole, key=lambda value: float(np.max(value)))
     copied = plan.strategy.replicated_experts * _expert_params(plan)  # of the layer that runs, with their gradients
-    return held + (types.grad * unit if sharding.gradients else 0.0) + copied * (2.0 + 4.0)
+    return held + (gradients if sharding.gradients else 0.0) + copied * (2.0 + 4.0)
 
 
 def _expert_params(plan: Plan) -> Numeric:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,8 +12,9 @@ from moesim.cost.blocks import Blocks, PricedBlock, chunk_blocks, price_blocks
 from moesim.cost.collectives import collective_time
 from moesim.cost.contention import Contention
 from moesim.cost.machine import Group
-from moesim.cost.memory_bound import traffic_time
+from moesim.cost.offload import offloaded_bytes, optimizer_parts, stall
 from moesim.cost.plan import Plan, composition
+from moesim.cost.replication import gradient_buckets, parameter_gather_time, stage_reduction_time
 from moesim.cost.stage import (
     BACKWARD,
     FORWARD,
@@ -25,9 +27,9 @@ from moesim.cost.stage import (
     sequential,
     two_batches,
 )
-from moesim.timeline.step import Communication, StepGraph, step_graph
-from moesim.workload.ops import Message, Traffic
-from moesim.workload.sharding import RankParams, update_bytes
+from moesim.cost.update import update_parts
+from moesim.timeline.step import Communication, Reduction, StepGraph, step_graph
+from moesim.workload.ops import Message
 from moesim.workload.stages import Stage
 
 CLASSES = ("ep", "tp", "cp", "pp", "dp", "host")
@@ -57,7 +59,9 @@ def plan_graph(plan: Plan) -> StepGraph:
     strategy = plan.strategy
     sharding = plan.sharding
     once = not sharding.per_micro_batch or sharding.inside_node  # hybrid sharding still sums over its replicas
-    reduce: Communication = ("overlap" if strategy.overlap_grad_reduce else "after") if once else "none"
+    reduce: Reduction = ("overlap" if strategy.overlap_grad_reduce else "after") if once else "none"
+    if once and strategy.stale_gradients:
+        reduce = "stale"
     gathers = sharding.optimizer and not sharding.weights
     gather: Communication = ("overlap" if strategy.overlap_param_gather else "after") if gathers else "none"
     return step_graph(
@@ -90,9 +94,17 @@ def step_times(plan: Plan, blocks: Blocks, keep: Keep | None = None) -> StepTime
     chunks = _Chunks(plan, blocks, keep)
     sends = [boundary_time(plan, stage) * keep.get("pp", 1.0) for stage in range(graph.num_stages - 1)]
 
+    offloads = bool(plan.strategy.activation_offload)
+    moved = offloaded_bytes(plan, blocks) if offloads else [0.0] * graph.num_stages
+
     def put(row: int, seconds: Numeric, parts: Parts) -> None:
         durations[row] = seconds
         parts_of[row] = parts
+
+    def beside(kind: str, stage: int) -> Numeric:
+        """Time that a chunk takes with its copies, beside which a reduction or gathering can hide."""
+        seconds = chunks.single(kind, stage).seconds
+        return seconds + stall(plan, moved[stage], seconds) if offloads and kind != "W" else seconds
 
     def exchange(row: int, seconds: Numeric, category: str) -> None:
         seconds = seconds * keep.get(category, 1.0)
@@ -102,24 +114,36 @@ def step_times(plan: Plan, blocks: Blocks, keep: Keep | None = None) -> StepTime
         match kind, where:
             case "F" | "BW" | "B" | "W", int():
                 chunk = chunks.single(kind, where)
-                put(row, *_with_sends(plan, chunk, [_outgoing(kind, where, sends)]))
+                copied = moved[where] if kind != "W" else 0.0
+                wait = stall(plan, copied, chunk.seconds) if offloads else 0.0
+                put(row, *_with_sends(plan, chunk, [_outgoing(kind, where, sends)], wait))
             case "OV", (int(forward), int(backward)):
                 chunk = chunks.merged(forward, backward)
                 outgoing = [_outgoing("F", forward, sends), _outgoing("BW", backward, sends)]
-                put(row, *_with_sends(plan, chunk, outgoing))
+                copied = np.maximum(moved[forward], moved[backward]) if offloads else 0.0
+                wait = stall(plan, copied, chunk.seconds, both_ways=True) if offloads else 0.0
+                put(row, *_with_sends(plan, chunk, outgoing, wait))
             case "reduce", int():
-                seconds = gradient_reduction_time(plan, plan.params[where])
-                if plan.strategy.overlap_grad_reduce:
+                seconds = stage_reduction_time(plan, where)
+                if plan.strategy.overlap_grad_reduce and not plan.strategy.stale_gradients:
                     last = "W" if ("W", where) in graph.rows else "BW"
-                    seconds = _behind(seconds, chunks.single(last, where).seconds, plan.stages[where])
+                    buckets = sum(gradient_buckets(plan, plan.trained[where]).values(), 0.0)
+                    pieces = _layers(plan.stages[where]) if plan.strategy.grad_bucket_bytes is None else buckets
+                    seconds = _behind(seconds, beside(last, where), pieces)
                 exchange(row, seconds, "dp")
             case "gather", int():
-                seconds = parameter_gather_time(plan, plan.params[where])
+                seconds = parameter_gather_time(plan, plan.trained[where])
                 if plan.strategy.overlap_param_gather:
-                    seconds = _behind(seconds, chunks.single("F", where).seconds, plan.stages[where])
+                    seconds = _behind(seconds, beside("F", where), _layers(plan.stages[where]))
                 exchange(row, seconds, "dp")
             case "optimizer", int():
-                exchange(row, optimizer_time(plan, where), "optimizer")
+                steps = [update_parts(plan, where)]
+                steps += [optimizer_parts(plan, where)] if plan.strategy.optimizer_offload else []
+                parts = {
+                    name: sum((step[name] for step in steps if name in step), 0.0) * keep.get(name, 1.0)
+                    for name in ("optimizer", "dp", "pcie")
+                }
+                put(row, sum(parts.values(), 0.0), partial(_firsts, parts))
             case _:
                 raise ValueError(f"no price for a task {kind} of {where}")
     if plan.strategy.overlap_p2p:
@@ -171,16 +195,20 @@ class _Chunks:
         return self._known[key]
 
 
-def _behind(seconds: Numeric, chunk: Numeric, stage: Stage) -> Numeric:
-    r"""What is left of a reduction or gathering that runs layer by layer beside the chunk next to it. [s]
+def _layers(stage: Stage) -> Numeric:
+    """Pieces in which the weights of a stage are reduced or gathered: its layers and ends. [-]"""
+    return float(max(stage.num_layers + stage.embedding + stage.loss, 1))
+
+
+def _behind(seconds: Numeric, chunk: Numeric, pieces: Numeric) -> Numeric:
+    r"""What is left of a reduction or gathering that runs piece by piece beside the chunk next to it. [s]
 
     .. math:: \max(T / n, \; T - T_{chunk} (1 - 1 / n))
 
-    With n layers, the reduction of one waits for its own backward only, so all but the last one's can hide behind the
-    chunk; the gatherings of a forward mirror that. Layers are taken as equal.
+    With n layers or buckets, the reduction of one waits for its own backward only, so all but the last one's can hide
+    behind the chunk; the gatherings of a forward mirror that. Pieces are taken as equal.
     """
-    layers = max(stage.num_layers + stage.embedding + stage.loss, 1)
-    return np.maximum(seconds / layers, seconds - chunk * (1 - 1 / layers))
+    return np.maximum(seconds / pieces, seconds - chunk * (1 - 1 / pieces))
 
 
 def _outgoing(kind: str, stage: int, sends: list[Numeric]) -> Numeric | None:
@@ -191,13 +219,22 @@ def _outgoing(kind: str, stage: int, sends: list[Numeric]) -> Numeric | None:
     return sends[boundary] if 0 <= boundary < len(sends) else None
 
 
-def _with_sends(plan: Plan, chunk: ChunkTime, outgoing: list[Numeric | None]) -> tuple[Numeric, Parts]:
-    """Blocking sends hold up the rank after the chunk; overlapped ones are delays of the step graph instead."""
+def _with_sends(
+    plan: Plan, chunk: ChunkTime, outgoing: list[Numeric | None], wait: Numeric = 0.0
+) -> tuple[Numeric, Parts]:
+    """Blocking sends hold up the rank after the chunk; overlapped ones are delays of the step graph instead.
+
+    `wait`: for copies to or from the host that outlast the chunk. [s]
+    """
     sends = [] if plan.strategy.overlap_p2p else [send for send in outgoing if send is not None]
-    seconds: Numeric = chunk.seconds
+    seconds: Numeric = chunk.seconds + wait
     for send in sends:
         seconds = seconds + send
-    return seconds, lambda: chunk.categories | {"pp": sum(map(_first, sends), 0.0)}
+    return seconds, lambda: chunk.categories | {"pp": sum(map(_first, sends), 0.0), "pcie": _first(wait)}
+
+
+def _firsts(parts: dict[str, Numeric]) -> dict[str, float]:
+    return {name: _first(seconds) for name, seconds in parts.items()}
 
 
 def _first(seconds: Numeric) -> float:
@@ -218,68 +255,3 @@ def boundary_time(plan: Plan, stage: int) -> Numeric:
     if plan.errors is None:
         return seconds
     return seconds * plan.errors.raised(Message("send-recv", "pp", payload), "pp", "stage boundary", pair)
-
-
-def gradient_reduction_time(plan: Plan, params: RankParams) -> Numeric:
-    """Time to reduce the gradients of one stage at the end of the step. [s]"""
-    return _one_after_the_other(plan, gradient_messages(plan, params))
-
-
-def parameter_gather_time(plan: Plan, params: RankParams) -> Numeric:
-    """Time to gather the updated weights of one stage from its replicas. [s]"""
-    return _one_after_the_other(plan, gather_messages(plan, params))
-
-
-def gradient_messages(plan: Plan, params: RankParams) -> tuple[Message, ...]:
-    """What reduces the gradients of one stage at the end of the step.
-
-    Reduce-scatter where the optimizer is sharded, all-reduce where it is not, and all-reduce over the replicas of a
-    shard under hybrid sharding; dense and expert gradients over their own groups.
-    """
-    types = plan.state_types
-    across: tuple[Message, ...] = ()
-    if plan.sharding.inside_node:
-        owned = RankParams(params.dense / plan.replicas.dense, params.routed / plan.replicas.routed)
-        across = _messages(owned, types.grad, "all-reduce", "replica")
-    if plan.sharding.per_micro_batch:
-        return across
-    collective = "reduce-scatter" if plan.sharding.optimizer else "all-reduce"
-    return across + _messages(params, types.grad, collective, "shard")
-
-
-def gather_messages(plan: Plan, params: RankParams) -> tuple[Message, ...]:
-    """What gathers the updated weights of one stage."""
-    return _messages(params, plan.state_types.param, "all-gather", "shard")
-
-
-def _messages(params: RankParams, value_bytes: float, collective: str, over: str) -> tuple[Message, ...]:
-    counts = {"dense": params.dense, "routed": params.routed}
-    return tuple(Message(collective, f"{part}-{over}", value_bytes * count) for part, count in counts.items())
-
-
-def _one_after_the_other(plan: Plan, messages: tuple[Message, ...]) -> Numeric:
-    total: Numeric = 0.0
-    for work in messages:
-        seconds = collective_time(
-            work.collective, work.size, plan.copies_of(plan.machine.group(plan.mesh, work.axis)), plan.machine.links
-        )
-        total = total + seconds * plan.raised(work, "dp", message_name(work))
-    return total
-
-
-def message_name(work: Message) -> str:
-    """Name of a message about training state."""
-    return f"{work.collective} of {work.axis.partition('-')[0]} state"
-
-
-def optimizer_work(plan: Plan, rank: int) -> Traffic:
-    """The Adam step of one rank: it is bound by HBM."""
-    ranks = plan.schedule.stage_rank(plan.strategy.pp, plan.strategy.vpp)
-    held = sum((plan.params[stage] for stage, owner in enumerate(ranks) if owner == rank), RankParams())
-    return Traffic(update_bytes(held, plan.replicas, plan.state_types, plan.sharding))
-
-
-def optimizer_time(plan: Plan, rank: int) -> Numeric:
-    """Time of the Adam step of one rank. [s]"""
-    work = optimizer_work(plan, rank)
-    return traffic_time(work.hbm_bytes, plan.machine.gpu) * plan.raised(work, "optimizer", f"optimizer of rank {rank}")

@@ -14,10 +14,15 @@ from moesim.cost.transports import Transport, transports
 from moesim.cost.uncertainty import PriceErrors
 from moesim.timeline.schedule import Schedule
 from moesim.timeline.schedules import find_schedule
+from moesim.workload.adapters import adapters, parse_adapter
+from moesim.workload.adapting import Adapting
+from moesim.workload.compression import Compression, compressions, parse_compression
+from moesim.workload.documents import Documents
 from moesim.workload.loads import Cut, Skew, skew
 from moesim.workload.mesh import Mesh
 from moesim.workload.model import Model
 from moesim.workload.ops import ExpertLeg, Message, Work
+from moesim.workload.optimizers import Optimizer, optimizers
 from moesim.workload.precision import Recipe, recipes
 from moesim.workload.recompute import RecomputePolicy, parse, policies
 from moesim.workload.routed import expert_leg
@@ -33,7 +38,8 @@ class Plan:
     """One run (or a batch of runs that share pipeline shape and methods), with all names resolved.
 
     ``shape`` is the shape of the columns: degrees and machine constants may be arrays of it. ``errors``: columns in
-    which prices are raised by their standard error; None in a batch that wants no interval.
+    which prices are raised by their standard error; None in a batch that wants no interval. ``documents``: lengths of
+    those that are packed into a sequence, where attention stays inside them.
     """
 
     model: Model
@@ -45,6 +51,7 @@ class Plan:
     extra_warmup: int = 0
     shape: tuple[int, ...] = ()
     errors: PriceErrors | None = None
+    documents: Documents | None = None
 
     @cached_property
     def mesh(self) -> Mesh:
@@ -67,6 +74,8 @@ class Plan:
             overlap_tp=strategy.overlap_tp,
             overlap_shared_expert=strategy.overlap_shared_expert,
             routed_load=self.routed_load,
+            documents=self.documents,
+            step_tokens=strategy.micro_batch * self.num_micro_batches * self.sequence_length,
             fusion=self.machine.runtime.fusion,
             skew=self.skew,
             replicated=strategy.replicated_experts,
@@ -139,7 +148,8 @@ class Plan:
     @property
     def half(self) -> "Plan":
         """The same with half of the micro-batch, as two overlapped halves run it."""
-        return replace(self, strategy=self.strategy.replace(micro_batch=self.strategy.micro_batch / 2))
+        halves = self.strategy.replace(micro_batch=self.strategy.micro_batch / 2)
+        return replace(self, strategy=halves, num_micro_batches=2 * self.num_micro_batches)
 
     def contention(self, kind: str) -> Contention:
         """What kernels and exchange of a forward (F), a backward or a merged pair (OV) lose to each other."""
@@ -168,6 +178,11 @@ class Plan:
     def recipe(self) -> Recipe:
         """Precision recipe, by its name."""
         return recipes.get(self.strategy.precision)
+
+    @property
+    def optimizer(self) -> Optimizer:
+        """Optimizer, by its name."""
+        return optimizers.get(self.strategy.optimizer)
 
     @property
     def transport(self) -> Transport:
@@ -236,7 +251,8 @@ class Plan:
         else:
             compute, copies = 2.0, recipe.weight_copies_bytes
         grad, moment = (DTYPE_BYTES[name] for name in (strategy.grad_dtype, strategy.optimizer_state_dtype))
-        return StateTypes(param, grad, moment, main, copies, compute)
+        kept = self.optimizer
+        return StateTypes(param, grad, moment, main, copies, compute, kept.matrix_moments, kept.plain_moments)
 
     @cached_property
     def params(self) -> tuple[RankParams, ...]:
@@ -249,6 +265,50 @@ class Plan:
                 distinct[key] = stage_params(self.model, stage, self.mesh, self.sequence_length)
             found.append(distinct[key])
         return tuple(found)
+
+    @property
+    def compression(self) -> tuple[Compression | None, int]:
+        """How gradients travel, by its name, and the rank of its factors; None where they travel as they are."""
+        name, rank = parse_compression(self.strategy.grad_compression)
+        return (None if name == "none" else compressions.get(name)), rank or 0
+
+    @property
+    def adapting(self) -> Adapting | None:
+        """Adapter of the run; None where every weight is trained."""
+        name, rank = parse_adapter(self.strategy.adapter)
+        return None if rank is None else Adapting(adapters.get(name), rank, self.strategy.adapter_targets)
+
+    @property
+    def flop_per_token(self) -> float:
+        """Model FLOPs of one token, without weight gradients of frozen weights. [FLOP]"""
+        columns = self.documents.columns if self.documents else None
+        whole = self.model.flop_per_token(self.sequence_length, columns=columns)
+        return whole if self.adapting is None else self.adapting.flop_per_token(self.model, whole)
+
+    @cached_property
+    def trained(self) -> tuple[RankParams, ...]:
+        """Parameters of each stage on one of its ranks that are trained; the others are frozen."""
+        adapting = self.adapting
+        if adapting is None:
+            return self.params
+        return tuple(adapting.stage_params(self.model, stage, self.mesh) for stage in self.stages)
+
+    def gathered_bytes(self, params: RankParams, trained: RankParams) -> RankParams:
+        """What a gathering of split weights brings back, of each kind. [B]"""
+        value, adapting = self.state_types.compute, self.adapting
+        if adapting is None:
+            return params.weighted(value, value)
+        frozen = adapting.adapter.frozen_bytes
+        return params.weighted(value if frozen is None else frozen, value) + trained.weighted(value, value)
+
+    def frozen_bytes(self, params: RankParams) -> Numeric:
+        """Weights on one rank that are not trained. [B]"""
+        adapting, types = self.adapting, self.state_types
+        if adapting is None:
+            return 0.0
+        quantised, value = adapting.adapter.frozen_bytes, types.param + types.copies
+        held = params.weighted(value if quantised is None else quantised, value)
+        return held.share(self.replicas.dense, self.replicas.routed) if self.sharding.weights else held.total
 
     def boundary_crosses_nodes(self, stage: int) -> Numeric:
         """1.0 where stage and the next one sit on ranks of different NVLink domains, else 0.0."""

@@ -20,9 +20,10 @@ def comparison_table(found: Comparison) -> RenderableType:
         table.add_column(Text(case.name.replace(", ", "\n")), justify="right", overflow="fold")
     others = [case.answer for case in columns if case.answer is not None]
     deltas = [found.deltas_s(answer) for answer in others]
-    for name, value in base.breakdown_s.items():
-        if value or any(delta[name] for delta in deltas):
-            table.add_row(NAMES[name], seconds(value), *(change(delta[name]) for delta in deltas[1:]))
+    for name in dict.fromkeys(name for delta in deltas for name in delta):
+        value, changes = base.breakdown_s.get(name, 0.0), [delta.get(name, 0.0) for delta in deltas]
+        if value or any(changes):
+            table.add_row(NAMES[name], seconds(value), *map(change, changes[1:]))
     table.add_section()
     steps = [answer.step_time_s for answer in others]
     table.add_row("step", seconds(steps[0]), *(change(step - steps[0]) for step in steps[1:]), style="bold")

@@ -26,6 +26,7 @@ NAMES = {
     "host": "host (launches, syncs)",
     "bubble": "pipeline bubble",
     "other": "other",
+    "pcie": "copies to and from the host (PCIe)",
 }
 
 
@@ -89,6 +90,8 @@ def _headline(estimate: Estimate) -> Table:
         )
     for violation in estimate.violations:
         table.add_row("memory", Text(f"DOES NOT FIT: {violation.message}", style="bold red"))
+    if estimate.memory.host_bytes_per_node:
+        table.add_row("host memory", f"{gibibytes(estimate.memory.host_bytes_per_node)} GiB of a node, pinned")
     table.title = Text(estimate.name, style="bold")
     table.title_justify = "left"
     return table

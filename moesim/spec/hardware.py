@@ -66,6 +66,8 @@ class KernelConstants(SpecModel):
     attention_power_slope: Number | None = Field(None, description="Slowdown per decade of FLOP above the onset. [-]")
     memory_l2: Number | None = Field(None, description="Share of the L2 that holds what a kernel moves. [-]")
     memory_l2_speedup: Number | None = Field(None, description="How much faster held bytes move. [-]")
+    pcie_efficiency: Number | None = Field(None, description="Share of pcie_bandwidth that a pinned copy reaches. [-]")
+    pcie_duplex_efficiency: Number | None = Field(None, description="Of that, what is left beside one against it. [-]")
 
 
 class GpuSpec(NamedSpec):

@@ -65,14 +65,13 @@ def with_overrides(scenario: ScenarioSpec, changes: Mapping[str, Any], where: st
 
 
 UNPRICED = {
-    "gpu.pcie_bandwidth": "offload is not modelled yet",
     "gpu.power": "the clock under the power limit is part of the GEMM fit",
     "fabric.oversubscription": "only non-blocking fabrics are modelled yet",
     "software.host.graph_launch": "CUDA graphs are not modelled yet",
     "software.runtime.reported_memory": "it says what a run table prints",
     "software.runtime.fused_rope": "kernels of the rotary embedding are part of the launches per layer",
     "software.runtime.gradient_reduction": "set overlap_grad_reduce",
-    "software.constants.reduce_bucket_elements": "buckets are not modelled yet",
+    "software.constants.reduce_bucket_elements": "set grad_bucket_bytes",
     "software.constants.prefetch_bucket_elements": "buckets are not modelled yet",
     "node.cpu": "it names the host",
     "nic.protocol": "it names the network",

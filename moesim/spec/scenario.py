@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field, PrivateAttr, StrictBool, StrictInt, StrictStr
+from pydantic import BeforeValidator, Field, PrivateAttr, StrictBool, StrictInt, StrictStr, model_validator
 
 from moesim.base.units import parse_quantity
-from moesim.spec.methods import ExpertMethods, Names
+from moesim.spec.methods import METHODS, ExpertMethods, Names
 from moesim.spec.provenance import SpecModel
 from moesim.spec.validation import Count, NamedSpec
 from moesim.spec.yaml_file import Document, KeyPath
@@ -81,6 +81,14 @@ class StrategySpec(ExpertMethods):
     routing: Annotated[StrictStr, BeforeValidator(_routing)] | None = None
     rank_imbalance: float | None = None
     capacity_factor: float | None = None
+    optimizer: StrictStr | None = None
+    adapter: StrictStr | None = None
+    adapter_targets: StrictStr | None = None
+    activation_offload: float | None = None
+    optimizer_offload: float | None = None
+    grad_bucket_bytes: Annotated[float | None, _quantity("bytes")] = None
+    grad_compression: StrictStr | None = None
+    stale_gradients: StrictBool | None = None
 
     @property
     def given(self) -> dict[str, Any]:
@@ -90,6 +98,19 @@ class StrategySpec(ExpertMethods):
 
 STRATEGY_FIELDS: tuple[str, ...] = tuple(StrategySpec.model_fields)
 """Names of the strategy fields."""
+METHOD_FIELDS = frozenset(METHODS) | frozenset(
+    {
+        "optimizer",
+        "adapter",
+        "adapter_targets",
+        "activation_offload",
+        "optimizer_offload",
+        "grad_bucket_bytes",
+        "grad_compression",
+        "stale_gradients",
+    }
+)
+"""Optional methods: off (AdamW for the optimizer) unless a scenario or a software asks for them."""
 
 
 class ClusterSpec(SpecModel):
@@ -102,6 +123,25 @@ class ClusterSpec(SpecModel):
     count: Annotated[StrictInt, Field(ge=1, le=10**6)]
     fabric: StrictStr | None = None
     gpus: Count | None = None
+
+
+class DocumentsSpec(SpecModel):
+    """Lengths of the documents that are packed into a sequence, in tokens; attention stays inside a document.
+
+    ``mean`` with a coefficient of variation ``cv`` (log-normal), or ``histogram``: documents of each length.
+    """
+
+    mean: Annotated[float, Field(ge=1, le=1e9)] | None = None
+    cv: Annotated[float, Field(ge=0, le=100)] | None = None
+    histogram: dict[int, Annotated[float, Field(gt=0)]] | None = None
+
+    @model_validator(mode="after")
+    def _one_way(self) -> DocumentsSpec:
+        if (self.mean is None) == (self.histogram is None) or (self.cv is not None and self.mean is None):
+            raise ValueError("write mean, with cv where lengths differ, or histogram: {512: 3, 4096: 1}")
+        if self.histogram is not None and (not self.histogram or min(self.histogram) < 1):
+            raise ValueError("a histogram has lengths of 1 token or more, with the documents of each")
+        return self
 
 
 class MeasuredSpec(SpecModel):
@@ -122,7 +162,8 @@ class ScenarioSpec(NamedSpec):
 
     ``overrides`` changes a number of the hardware or software for this scenario only, by its dotted path:
     ``gpu.memory_bandwidth: 4 TB/s``. ``calibrations`` are files that ``moesim calibrate`` wrote for kernels of its GPU;
-    they stand in for those that are shipped.
+    they stand in for those that are shipped. ``documents``: lengths of those that fill a sequence; left out, a sequence
+    is one document.
     """
 
     model: StrictStr
@@ -131,6 +172,7 @@ class ScenarioSpec(NamedSpec):
     sequence_length: Annotated[StrictInt, Field(ge=1, le=10**9)]
     global_batch: Annotated[StrictInt, Field(ge=1, le=10**9)]
     strategy: StrategySpec = StrategySpec()
+    documents: DocumentsSpec | None = None
     overrides: dict[str, Any] = Field(default_factory=dict)
     calibrations: Names = ()
     measured: MeasuredSpec | None = None

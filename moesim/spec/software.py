@@ -19,9 +19,8 @@ from pydantic import Field, StrictBool, field_validator, model_validator
 
 from moesim.base.errors import Violation, did_you_mean
 from moesim.base.expression import Expression
-from moesim.spec.methods import METHODS
 from moesim.spec.provenance import Bytes, Constant, Kind, Number, Seconds, SpecModel
-from moesim.spec.scenario import STRATEGY_FIELDS
+from moesim.spec.scenario import METHOD_FIELDS, STRATEGY_FIELDS
 from moesim.spec.validation import NamedSpec
 
 RULE_NAMES = frozenset(STRATEGY_FIELDS) - {"recompute", "layout", "fusions"} | {
@@ -57,6 +56,7 @@ class HostConstants(SpecModel):
     framework_per_kernel: Seconds
     graph_launch: Seconds
     device_sync: Seconds
+    update_rate: Number = Field(description="Parameters that the CPUs of a node update in a second. [1/s]")
 
 
 class RuntimeMemory(SpecModel):
@@ -280,7 +280,7 @@ class SoftwareSpec(NamedSpec):
             if name not in STRATEGY_FIELDS:
                 raise ValueError(f"'{name}' is not a strategy field; {did_you_mean(name, STRATEGY_FIELDS)}")
         for name in STRATEGY_FIELDS:
-            if name not in defaults and name not in METHODS:
+            if name not in defaults and name not in METHOD_FIELDS:
                 raise ValueError(f"no default for '{name}'; add {name}: {{value: ..., source: KEY, kind: datasheet}}")
         return defaults
 

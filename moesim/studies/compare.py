@@ -9,7 +9,7 @@ from typing import Any
 from moesim.base.errors import SpecError
 from moesim.estimator import estimate
 from moesim.problem import Problem
-from moesim.result import BREAKDOWN, Estimate
+from moesim.result import BREAKDOWN, EXTRA, Estimate
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,9 @@ class Comparison:
 
     def deltas_s(self, answer: Estimate) -> dict[str, float]:
         """Difference of each term of the step; they add up to the difference of the step. [s]"""
-        return {name: answer.breakdown_s[name] - self.base.breakdown_s[name] for name in BREAKDOWN}
+        before, after = self.base.breakdown_s, answer.breakdown_s
+        names = (*BREAKDOWN, *(name for name in EXTRA if name in before or name in after))
+        return {name: after.get(name, 0.0) - before.get(name, 0.0) for name in names}
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values in SI units."""

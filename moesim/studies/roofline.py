@@ -8,18 +8,13 @@ from typing import Any
 
 from moesim.cost.blocks import Blocks, price_blocks
 from moesim.cost.collectives import collective_time
+from moesim.cost.gemm import gemm_time
 from moesim.cost.machine import Group
-from moesim.cost.pipeline import (
-    boundary_time,
-    gather_messages,
-    gradient_messages,
-    message_name,
-    optimizer_time,
-    optimizer_work,
-    plan_graph,
-)
+from moesim.cost.pipeline import boundary_time, plan_graph
 from moesim.cost.plan import Plan
+from moesim.cost.replication import gather_messages, message_name, stage_messages
 from moesim.cost.stage import PricedOp
+from moesim.cost.update import optimizer_work, orthogonalise_products, traffic_part
 from moesim.estimator import estimate
 from moesim.problem import Problem
 from moesim.studies.collectives import bus_factor
@@ -158,12 +153,15 @@ def _ops(plan: Plan, blocks: Blocks, rank: int) -> Iterator[_Call]:
         axis = work.axis if isinstance(work, Message) else "ep" if isinstance(work, ExpertLeg) else None
         yield _Call(where, priced, count, None if axis is None else plan.machine.group(plan.mesh, axis))
     update = Op("optimizer", "optimizer", optimizer_work(plan, rank))
-    yield _Call("step", PricedOp(update, optimizer_time(plan, rank), 0), 1)
+    yield _Call("step", PricedOp(update, traffic_part(plan, rank), 0), 1)
+    for product, times in orthogonalise_products(plan, rank):
+        seconds = gemm_time(product, plan.machine.gpu)
+        yield _Call("step", PricedOp(Op("newton-schulz", "gemm", product), seconds, 0), max(round(float(times)), 1))
     kinds = {kind for kind, _ in plan_graph(plan).rows}
     owners = plan.schedule.stage_rank(plan.strategy.pp, plan.strategy.vpp)
     for stage in (index for index, owner in enumerate(owners) if owner == rank):
-        messages = gradient_messages(plan, plan.params[stage]) if "reduce" in kinds else ()
-        messages += gather_messages(plan, plan.params[stage]) if "gather" in kinds else ()
+        messages = stage_messages(plan, stage) if "reduce" in kinds else ()
+        messages += gather_messages(plan, plan.trained[stage]) if "gather" in kinds else ()
         for work in messages:
             group = plan.machine.group(plan.mesh, work.axis)
             seconds = collective_time(work.collective, work.size, group, plan.machine.links)

@@ -14,6 +14,7 @@ from moesim.timeline.schedule import Program, Schedule, program_array
 from moesim.timeline.tasks import BW, GATHER, KINDS, LANES, NIC, OPTIMIZER, OV, REDUCE, SM, B, F, TaskKeys, TaskTable, W
 
 Communication = Literal["none", "after", "overlap"]
+Reduction = Literal["none", "after", "overlap", "stale"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,7 +88,7 @@ def step_graph(
     *,
     merge_pairs: bool = False,
     extra_warmup: int = 0,
-    grad_reduce: Communication = "none",
+    grad_reduce: Reduction = "none",
     param_gather: Communication = "none",
     optimizer: bool = True,
 ) -> StepGraph:
@@ -107,7 +108,8 @@ def step_graph(
         Forwards issued earlier than the schedule needs.
     grad_reduce
         Gradient reduction of each stage on the nic lane: ``overlap`` begins after the last backward of the stage,
-        ``after`` when the rank has done its last backward.
+        ``after`` when the rank has done its last backward; ``stale`` at the start of the step, of the gradients of the
+        step before, which the optimizer of this one waits for.
     param_gather
         Gathering of the weights of each stage on the nic lane: ``overlap`` at the start of the step, where the first
         forward of a stage waits for it, which in the steady state of training is the gathering that the optimizer step
@@ -120,30 +122,32 @@ def step_graph(
     narayanan2021, section 2.2; Megatron-Core ``overlap_moe_expert_parallel_comm`` (pairs, one extra warm-up forward
     with interleaving), ``overlap_grad_reduce``, ``overlap_param_gather``
     """
-    for option in (grad_reduce, param_gather):
-        if option not in get_args(Communication):
-            raise ValueError(f"'{option}' is none of {', '.join(get_args(Communication))}")
+    for option, known in ((grad_reduce, get_args(Reduction)), (param_gather, get_args(Communication))):
+        if option not in known:
+            raise ValueError(f"'{option}' is none of {', '.join(known)}")
     if violations := schedule.constraints(pp, micro_batches, vpp):
         raise ValueError("; ".join(map(str, violations)))
     stage_rank = schedule.stage_rank(pp, vpp)
     slots = _slots(schedule.order(pp, micro_batches, vpp, extra_warmup), merge_pairs)
     gathers: list[tuple[int, ...]] = [(GATHER, rank, stage, -1, -1, -1) for stage, rank in enumerate(stage_rank)]
-    head = gathers if param_gather == "overlap" else []
+    ahead = gathers if param_gather == "overlap" else []
+    stale: list[tuple[int, ...]] = [(REDUCE, *row[1:]) for row in gathers] if grad_reduce == "stale" else []
+    head = ahead + stale
     first, end = len(head), len(head) + len(slots)
     pipelines = schedule.pipelines
     forward, backward = (first + places for places in _places(slots, stage_rank, micro_batches, pipelines))
     last_backward = backward.max(axis=1)
     np.maximum.at(last_backward, slots[slots[:, 0] == W, 2], first + np.flatnonzero(slots[:, 0] == W))
 
-    tail, waits = _epilogue(gathers, last_backward, end, grad_reduce, param_gather, optimizer)
+    tail, waits = _epilogue(gathers, last_backward, (len(ahead), end), grad_reduce, param_gather, optimizer)
     columns = np.concatenate([np.array(part, np.int64).reshape(-1, 6) for part in (head, slots, tail)])
     preds, delay_row = np.full((len(columns), 3), -1), np.zeros((len(columns), 3), np.int64)
     joined = np.flatnonzero(np.arange(1, len(stage_rank)) % (len(stage_rank) // pipelines))
     boundary = _boundary_rows(stage_rank)[joined, None]
     preds[forward[joined + 1], 0], delay_row[forward[joined + 1], 0] = forward[joined], boundary
     preds[backward[joined], 1], delay_row[backward[joined], 1] = backward[joined + 1], boundary
-    if head:
-        preds[forward.min(axis=1), 2] = np.arange(len(head))
+    if ahead:
+        preds[forward.min(axis=1), 2] = np.arange(len(ahead))
     preds[end:, 0] = waits
     preds[preds < 0] = len(columns)
 
@@ -157,25 +161,30 @@ def step_graph(
 def _epilogue(
     gathers: list[tuple[int, ...]],
     last_backward: IntArray,
-    end: int,
-    grad_reduce: Communication,
+    places: tuple[int, int],
+    grad_reduce: Reduction,
     param_gather: Communication,
     optimizer: bool,
 ) -> tuple[list[tuple[int, ...]], list[int]]:
-    """Rows of the tasks behind the slots, the first at place `end`, and the task that each waits for; -1 for none."""
+    """Rows of the tasks behind the slots, and the task that each waits for; -1 for none.
+
+    `places`: of the first stale reduction, and of the first task behind the slots.
+    """
+    stale, end = places
     tail: list[tuple[int, ...]] = []
     waits: list[int] = []
     ranks = np.array([rank for _, rank, *_ in gathers])
     for rank in range(ranks.max() + 1):
         own = np.flatnonzero(ranks == rank)
         done = last_backward[own].max()
-        if grad_reduce != "none":
+        if grad_reduce in ("overlap", "after"):
             own_by_end = own[np.argsort(last_backward[own])]
             tail.extend((REDUCE, rank, stage, -1, -1, -1) for stage in own_by_end)
             waits.extend(last_backward[own_by_end] if grad_reduce == "overlap" else [done] * len(own))
         if optimizer:
             # The nic lane runs the reductions in order, so the last one stands for all.
-            waits.append(-1 if grad_reduce == "none" else end + len(tail) - 1)
+            last = stale + int(own.max()) if grad_reduce == "stale" else end + len(tail) - 1
+            waits.append(-1 if grad_reduce == "none" else last)
             tail.append((OPTIMIZER, rank, -1, -1, -1, -1))
             done = end + len(tail) - 1
         if param_gather == "after":

@@ -8,7 +8,7 @@ import numpy as np
 from moesim.base.numeric import Numeric
 from moesim.workload.latent import latent_projections
 from moesim.workload.linear import FULL, Linear, TensorRegion, traffic
-from moesim.workload.model import Attention, LatentAttention, mean_columns
+from moesim.workload.model import Attention, LatentAttention
 from moesim.workload.ops import AttentionCore, Block, Message, Op, Saved
 from moesim.workload.projections import Projections
 from moesim.workload.setting import Setting
@@ -101,7 +101,7 @@ def _core(attention: Attention | LatentAttention, setting: Setting) -> tuple[tup
     heads, kv_heads = heads_per_rank(attention, mesh.tp)
     ring = setting.cp_kind == "ring"
     split = 1.0 if ring else mesh.cp
-    columns = mean_columns(length, attention.window, attention.chunk)
+    columns = setting.columns(attention.window, attention.chunk)
 
     def core(backward: bool) -> AttentionCore:
         return AttentionCore(

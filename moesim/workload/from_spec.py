@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 from moesim.spec.model import AttentionSpec, ModelSpec, in_share
+from moesim.spec.scenario import DocumentsSpec
+from moesim.workload.documents import Documents
 from moesim.workload.model import Attention, Dense, LatentAttention, Layer, Model, Moe
 
 
@@ -19,6 +23,15 @@ def model_from_spec(spec: ModelSpec) -> Model:
         learned_positions=spec.learned_positions,
         mtp_layers=spec.mtp_layers,
     )
+
+
+def documents_from_spec(spec: DocumentsSpec) -> Documents:
+    """Return the lengths of documents that a scenario describes."""
+    if spec.histogram is None:
+        return Documents(_given(spec.mean), spec.cv or 0.0)
+    total = sum(spec.histogram.values())
+    points = tuple((float(length), count / total) for length, count in sorted(spec.histogram.items()))
+    return Documents(sum(length * share for length, share in points), 0.0, points)
 
 
 def _attention(spec: AttentionSpec, layer: int) -> Attention | LatentAttention:
@@ -46,6 +59,9 @@ def _feed_forward(spec: ModelSpec, layer: int) -> Dense | Moe:
     return Dense(ffn.size, ffn.gated)
 
 
-def _given(value: int | None) -> int:
-    assert value is not None, "the spec checks that its kind of attention has the field"
+T = TypeVar("T")
+
+
+def _given(value: T | None) -> T:
+    assert value is not None, "the spec checks that its kind has the field"
     return value

@@ -4,8 +4,12 @@ Every layer is attention followed by a feed-forward, each behind a norm. Kinds o
 small dataclasses; a model may mix them freely (leading dense layers, windowed layers between full ones).
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+
+Columns = Callable[[int, int | None, int | None], float]
+"""Keys that a query may see on average, by length, window and chunk."""
 
 
 @dataclass(frozen=True)
@@ -259,12 +263,13 @@ class Model:
         """The routed experts of the last layer that has any (all are alike)."""
         return next((layer.moe for layer in reversed(self.layers) if layer.moe), None)
 
-    def flop_per_token(self, sequence_length: int, convention: str = "causal") -> float:
+    def flop_per_token(self, sequence_length: int, convention: str = "causal", columns: Columns | None = None) -> float:
         """Model FLOPs of one token, forward and backward (three times the forward). [FLOP]
 
         ``causal`` counts the keys that a query may see, ``full`` all of them; both count router, head and MTP, and
         never recomputation. ``full`` also counts a learned position table as llm-foundry does, 6 s d.
-        ``6n-plus-attn`` is 6 (P - V d) + 12 L d s with P the active parameters, V d the input embedding.
+        ``6n-plus-attn`` is 6 (P - V d) + 12 L d s with P the active parameters, V d the input embedding. `columns`: keys
+        that a query may see, for ``causal``, where not those of a whole sequence.
         """
         if convention == "6n-plus-attn":
             params = self.active_params - self.embedding_params * (not self.tied_embeddings)
@@ -272,17 +277,17 @@ class Model:
         if convention not in FLOPS_CONVENTIONS:
             raise ValueError(f"no FLOPs convention '{convention}'; known: {', '.join(FLOPS_CONVENTIONS)}")
         head = 2.0 * self.hidden * self.vocab
-        forward = head + sum(self._forward_flop(layer, sequence_length, convention) for layer in self.layers)
-        extra = self._forward_flop(self.layers[-1], sequence_length, convention) + head + 4.0 * self.hidden**2
+        forward = head + sum(self._forward_flop(layer, sequence_length, convention, columns) for layer in self.layers)
+        extra = self._forward_flop(self.layers[-1], sequence_length, convention, columns) + head + 4.0 * self.hidden**2
         table = 2.0 * self.position_params(sequence_length) if convention == "full" else 0.0
         return 3 * (forward + self.mtp_layers * extra + table)
 
-    def _forward_flop(self, layer: Layer, sequence_length: int, convention: str) -> float:
+    def _forward_flop(self, layer: Layer, sequence_length: int, convention: str, columns: Columns | None) -> float:
         attention = layer.attention
-        columns = mean_columns(sequence_length, attention.window, attention.chunk)
+        seen = (columns or mean_columns)(sequence_length, attention.window, attention.chunk)
         if convention == "full":
-            columns = min(sequence_length, attention.window or sequence_length, attention.chunk or sequence_length)
-        core = 2 * columns * attention.num_heads * (attention.query_dim + attention.value_dim)
+            seen = min(sequence_length, attention.window or sequence_length, attention.chunk or sequence_length)
+        core = 2 * seen * attention.num_heads * (attention.query_dim + attention.value_dim)
         return 2 * layer.active_matrix_params(self.hidden) + core
 
 

@@ -3,8 +3,10 @@
 from dataclasses import dataclass, field, replace
 
 from moesim.base.numeric import Numeric
+from moesim.workload.documents import Documents
 from moesim.workload.loads import Skew
 from moesim.workload.mesh import Mesh
+from moesim.workload.model import mean_columns
 from moesim.workload.precision import Recipe
 
 
@@ -112,6 +114,8 @@ class Setting:
         Hot experts that every rank holds a copy of; NVLink domains that a token's routes may reach. [-]
     products, fusions
         How the products of the experts are made; kernels that the strategy joins.
+    documents, step_tokens
+        Lengths of the documents in a sequence, where attention stays inside them; tokens of a replica in a step. [-]
     passes, fusion
         Layout passes of the expert transport; what the software fuses.
     """
@@ -125,6 +129,8 @@ class Setting:
     overlap_tp: bool = False
     overlap_shared_expert: bool = False
     routed_load: Numeric = 1.0
+    documents: Documents | None = None
+    step_tokens: Numeric = 0.0
     passes: LayoutPasses = field(default_factory=LayoutPasses)
     fusion: Fusion = field(default_factory=Fusion)
     skew: Skew | None = None
@@ -142,6 +148,21 @@ class Setting:
     def tokens(self) -> Numeric:
         """Tokens that one tensor-parallel group works on, b s / cp. [-]"""
         return self.sequences * self.sequence_length / self.mesh.cp
+
+    def columns(self, window: int | None, chunk: int | None) -> Numeric:
+        """Keys that a query attends to on average, on the rank that the others wait for. [-]
+
+        Replicas wait for each other once a step, the ranks of a ring in every layer; an exchange of heads gives every
+        rank the whole sequence.
+        """
+        length = self.sequence_length
+        if self.documents is None:
+            return mean_columns(length, window, chunk)
+        limit = min(length, window or length, chunk or length)
+        load = self.documents.hottest(self.step_tokens, self.mesh.dp, limit)
+        if self.cp_kind == "ring":
+            load = load * self.documents.hottest(self.tokens, self.mesh.cp, limit)
+        return self.documents.columns(length, window, chunk) * load
 
     @property
     def exchanged_load(self) -> Numeric:

@@ -15,6 +15,7 @@ fsdp, hsdp    shard      shard        shard
 from dataclasses import dataclass
 
 from moesim.base.numeric import Numeric
+from moesim.workload.matrices import vector_params
 from moesim.workload.mesh import Mesh
 from moesim.workload.model import Layer, Model
 from moesim.workload.stages import Stage
@@ -24,14 +25,21 @@ from moesim.workload.stages import Stage
 class RankParams:
     """Parameters of one stage on one rank before sharding over replicas.
 
-    ``dense`` are reduced over the group ``dp-cp``; ``routed`` (expert) parameters over ``edp``. [-]
+    ``dense`` are reduced over the group ``dp-cp``; ``routed`` (expert) parameters over ``edp``. ``plain`` of the dense
+    ones are in no hidden matrix: embedding, head, norms, positions. [-]
     """
 
     dense: Numeric = 0.0
     routed: Numeric = 0.0
+    plain: Numeric = 0.0
 
     def __add__(self, other: "RankParams") -> "RankParams":
-        return RankParams(self.dense + other.dense, self.routed + other.routed)
+        return RankParams(self.dense + other.dense, self.routed + other.routed, self.plain + other.plain)
+
+    def weighted(self, matrix: float, plain: float) -> "RankParams":
+        """Values, where each parameter of a hidden matrix has so many and each other one so many. [-]"""
+        other = plain * self.plain
+        return RankParams(matrix * (self.dense - self.plain) + other, matrix * self.routed, other)
 
     @property
     def total(self) -> Numeric:
@@ -79,24 +87,26 @@ class Replicas:
 def layer_params(layer: Layer, hidden: int, mesh: Mesh) -> RankParams:
     """Parameters of one layer on one rank: matrices split over tp, norms and router whole, experts over ep x etp."""
     dense = layer.split_params(hidden) / mesh.tp + layer.whole_params(hidden)
-    return RankParams(dense, layer.routed_params(hidden) / (mesh.ep * mesh.etp))
+    return RankParams(dense, layer.routed_params(hidden) / (mesh.ep * mesh.etp), float(vector_params(layer, hidden)))
 
 
 def embedding_params(model: Model, mesh: Mesh, sequence_length: int) -> RankParams:
     """Parameters of the input embedding and the position table on one rank. [-]"""
-    return RankParams(model.embedding_params / mesh.tp + model.position_params(sequence_length))
+    params = model.embedding_params / mesh.tp + model.position_params(sequence_length)
+    return RankParams(params, 0.0, params)
 
 
 def head_params(model: Model, mesh: Mesh, own_embedding: bool) -> RankParams:
     """Parameters of final norm and LM head on one rank; a tied head elsewhere keeps a copy of the embedding. [-]"""
     head = model.embedding_params if model.tied_embeddings and not own_embedding else model.head_params
-    return RankParams(head / mesh.tp + model.hidden)
+    params = head / mesh.tp + model.hidden
+    return RankParams(params, 0.0, params)
 
 
 def mtp_params(model: Model, mesh: Mesh) -> RankParams:
     """Parameters of one MTP module on one rank: a layer, the projection and three norms. [-]"""
     extra = 2 * model.hidden**2 + 3 * model.hidden
-    return layer_params(model.layers[-1], model.hidden, mesh) + RankParams(float(extra))
+    return layer_params(model.layers[-1], model.hidden, mesh) + RankParams(float(extra), 0.0, 3.0 * model.hidden)
 
 
 def stage_params(model: Model, stage: Stage, mesh: Mesh, sequence_length: int) -> RankParams:
@@ -111,7 +121,8 @@ def stage_params(model: Model, stage: Stage, mesh: Mesh, sequence_length: int) -
     for _ in range(stage.mtp):
         params = params + mtp_params(model, mesh)
     if stage.mtp and not stage.embedding:
-        params = params + RankParams(model.embedding_params / mesh.tp)  # MTP looks its tokens up again
+        again = model.embedding_params / mesh.tp
+        params = params + RankParams(again, 0.0, again)  # MTP looks its tokens up again
     return params
 
 
@@ -120,7 +131,8 @@ class StateTypes:
     """Bytes of one value of each kind of state. [B]
 
     ``main``: FP32 main weights beside low-precision ones; 0 where the weights are their own main weights. ``copies``:
-    cast copies of the weights (FP8). ``compute``: what a gather of sharded weights brings back.
+    cast copies of the weights (FP8). ``compute``: what a gather of sharded weights brings back. ``matrix_moments``,
+    ``plain_moments``: moments of a parameter in a hidden matrix, and of another. [-]
     """
 
     param: float
@@ -129,6 +141,8 @@ class StateTypes:
     main: float
     copies: float = 0.0
     compute: float = 2.0
+    matrix_moments: float = 2.0
+    plain_moments: float = 2.0
 
 
 @dataclass(frozen=True)
@@ -143,23 +157,31 @@ class StateBytes:
 def state_bytes(params: RankParams, replicas: Replicas, types: StateTypes, sharding: Sharding) -> StateBytes:
     """Bytes of weights, gradients and optimizer state that stay on one rank."""
     whole, shard = params.total, params.share(replicas.dense, replicas.routed)
+    moments = moment_values(params, replicas, types, sharding)
     return StateBytes(
         (types.param + types.copies) * (shard if sharding.weights else whole),
         types.grad * (shard if sharding.gradients else whole),
-        (types.main + 2 * types.moment) * (shard if sharding.optimizer else whole),
+        types.main * (shard if sharding.optimizer else whole) + types.moment * moments,
     )
+
+
+def moment_values(params: RankParams, replicas: Replicas, types: StateTypes, sharding: Sharding) -> Numeric:
+    """Values of optimizer moments that one rank keeps. [-]"""
+    values = params.weighted(types.matrix_moments, types.plain_moments)
+    return values.share(replicas.dense, replicas.routed) if sharding.optimizer else values.total
 
 
 def update_bytes(params: RankParams, replicas: Replicas, types: StateTypes, sharding: Sharding) -> Numeric:
     """HBM traffic of the optimizer step. [B]
 
-    Clear the gradients; read the owned gradients for the norm and again for the update; read and write both moments and
+    Clear the gradients; read the owned gradients for the norm and again for the update; read and write each moment and
     the main weights, then write the weights; or, where these are their own main weights, read and write them. Read the
     weights again to write their cast copies.
     """
     whole, shard = params.total, params.share(replicas.dense, replicas.routed)
     owned = shard if sharding.optimizer else whole
     weights = 2 * types.main + types.param if types.main else 2 * types.param
-    update = 2 * types.grad + 4 * types.moment + weights
+    moments = 2 * types.moment * moment_values(params, replicas, types, sharding)
     cast = (2 + types.copies) * (types.copies > 0) * (shard if sharding.weights else whole)
-    return types.grad * (shard if sharding.gradients else whole) + update * owned + cast
+    update = (2 * types.grad + weights) * owned + moments
+    return types.grad * (shard if sharding.gradients else whole) + update + cast

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from moesim.base.numeric import Numeric
+from moesim.spec.scenario import METHOD_FIELDS
 
 Layout = str | tuple[int, ...]
 
@@ -16,7 +17,7 @@ class Strategy:
 
     Degrees (``tp cp ep etp micro_batch rank_imbalance``) may be arrays: then the strategy stands for a batch of runs that share the
     pipeline shape and the methods. The defaults are the neutral setting of each method; a scenario takes what it
-    leaves out from its software spec.
+    leaves out from its software spec, or, for an optional method (:data:`METHODS`), stays at the neutral setting.
     """
 
     tp: Numeric = 1
@@ -61,6 +62,14 @@ class Strategy:
     expert_waves: int = 1
     delay_wgrad: bool = False
     fusions: tuple[str, ...] = ()
+    optimizer: str = "adam"
+    adapter: str = "none"
+    adapter_targets: str = "attention"
+    activation_offload: float = 0.0
+    optimizer_offload: float = 0.0
+    grad_bucket_bytes: float | None = None
+    grad_compression: str = "none"
+    stale_gradients: bool = False
 
     def replace(self, **changes: Any) -> "Strategy":
         """Return a copy with some fields changed."""
@@ -80,4 +89,6 @@ OFF = {field.name: field.default for field in fields(Strategy)}
 FIELDS = tuple(field.name for field in fields(Strategy))
 FLAGS = tuple(field.name for field in fields(Strategy) if field.type in (bool, "bool"))
 COUNTS = ("tp", "cp", "pp", "vpp", "ep", "etp", "micro_batch")
+METHODS = {field.name: field.default for field in fields(Strategy) if field.name in METHOD_FIELDS}
+"""Settings of the optional methods at which each of them changes nothing."""
 DTYPE_BYTES = {"fp32": 4, "bf16": 2, "fp16": 2}

@@ -186,3 +186,12 @@ def test_help_and_version(moesim):
         assert option in page.out
     assert "estimate" in moesim("--help").out
     assert "Usage" in "\n".join(moesim().lines)
+
+
+def test_what_stands_in_the_memory_of_the_host_is_shown(moesim):
+    arguments = ("zoo-002", "--set", "optimizer_offload=1")
+    shown = moesim("estimate", *arguments).out
+    assert "copies to and from the host (PCIe)" in shown
+    assert "host memory" in shown
+    assert "copies to and from the host" in moesim("compare", *arguments[:1], "--vary", "optimizer_offload=0,1").out
+    assert moesim("estimate", *arguments, "--json").json["breakdown_s"]["pcie"] > 0

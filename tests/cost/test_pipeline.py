@@ -9,14 +9,9 @@ from moesim.cost.blocks import chunk_blocks, price_blocks
 from moesim.cost.collectives import collective_time
 from moesim.cost.machine import Group
 from moesim.cost.memory_bound import traffic_time
-from moesim.cost.pipeline import (
-    boundary_time,
-    gradient_reduction_time,
-    optimizer_time,
-    parameter_gather_time,
-    plan_graph,
-    step_times,
-)
+from moesim.cost.pipeline import boundary_time, plan_graph, step_times
+from moesim.cost.replication import gradient_reduction_time, parameter_gather_time
+from moesim.cost.update import optimizer_time
 from moesim.timeline.run import run
 from moesim.workload.sharding import RankParams
 

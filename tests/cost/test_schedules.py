@@ -9,7 +9,8 @@ from moesim.cost.blocks import price_blocks
 from moesim.cost.collectives import collective_time
 from moesim.cost.machine import Group
 from moesim.cost.memory import rank_memory
-from moesim.cost.pipeline import boundary_time, gradient_reduction_time, step_times
+from moesim.cost.pipeline import boundary_time, step_times
+from moesim.cost.replication import gradient_reduction_time
 from moesim.estimator import estimate
 from moesim.evaluator import evaluate
 from moesim.timeline.run import run

@@ -22,6 +22,7 @@ FACTS = {
     "b200-sxm": (2250, 4500, 9000, 183359, 8, 900, 1000),
     "gb200": (2500, 5000, 10000, 189471, 8, 900, 1200),
     "b300": (2250, 4500, 13500, 275040, 8, 900, 1100),
+    "rtx-4090": (165.2, None, None, 24564, 1.008, 32, 450),
     "gb300": (2500, 5000, 15000, 284208, 8, 900, 1400),
 }
 
@@ -55,7 +56,7 @@ def test_low_precision_is_faster_and_reaches_less_of_its_peak(name: str) -> None
             efficiency = getattr(kernels, constant)
             if efficiency is not None:
                 assert bf16 < peaks[peak].value * efficiency.value < peaks[peak].value
-    assert (kernels.fp8_efficiency is None) == ("fp8" not in peaks) == name.startswith("a")
+    assert (kernels.fp8_efficiency is None) == ("fp8" not in peaks) == name.startswith(("a", "rtx"))
     assert (kernels.mxfp8_efficiency is None) == (kernels.fp4_efficiency is None) == ("fp4" not in peaks)
 
 

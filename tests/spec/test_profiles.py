@@ -5,8 +5,7 @@ from typing import Any
 import pytest
 
 from moesim.spec import library
-from moesim.spec.methods import METHODS
-from moesim.spec.scenario import STRATEGY_FIELDS
+from moesim.spec.scenario import METHOD_FIELDS, STRATEGY_FIELDS
 
 SOFTWARE = library.names("software")
 STACKS = "megatron-core megatron-bridge nemo torchtitan llm-foundry deepspeed automodel nanotron olmo-core xtuner paper vtrain simumax-bench"
@@ -19,7 +18,7 @@ def test_the_stacks_of_the_field_are_there() -> None:
 @pytest.mark.parametrize("name", SOFTWARE)
 def test_complete_and_dated(name: str) -> None:
     software = library.get("software", name)
-    assert sorted(software.defaults) == sorted(set(STRATEGY_FIELDS) - set(METHODS))
+    assert sorted(software.defaults) == sorted(set(STRATEGY_FIELDS) - METHOD_FIELDS)
     assert software.date
     assert software.name == name
     runtime = software.runtime
