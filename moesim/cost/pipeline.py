@@ -101,6 +101,11 @@ def step_times(plan: Plan, blocks: Blocks, keep: Keep | None = None) -> StepTime
         durations[row] = seconds
         parts_of[row] = parts
 
+    def beside(kind: str, stage: int) -> Numeric:
+        """Time that a chunk takes with its copies, beside which a reduction or gathering can hide."""
+        seconds = chunks.single(kind, stage).seconds
+        return seconds + stall(plan, moved[stage], seconds) if offloads and kind != "W" else seconds
+
     def exchange(row: int, seconds: Numeric, category: str) -> None:
         seconds = seconds * keep.get(category, 1.0)
         put(row, seconds, lambda: {category: _first(seconds)})
@@ -124,12 +129,12 @@ def step_times(plan: Plan, blocks: Blocks, keep: Keep | None = None) -> StepTime
                     last = "W" if ("W", where) in graph.rows else "BW"
                     buckets = sum(gradient_buckets(plan, plan.trained[where]).values(), 0.0)
                     pieces = _layers(plan.stages[where]) if plan.strategy.grad_bucket_bytes is None else buckets
-                    seconds = _behind(seconds, chunks.single(last, where).seconds, pieces)
+                    seconds = _behind(seconds, beside(last, where), pieces)
                 exchange(row, seconds, "dp")
             case "gather", int():
                 seconds = parameter_gather_time(plan, plan.trained[where])
                 if plan.strategy.overlap_param_gather:
-                    seconds = _behind(seconds, chunks.single("F", where).seconds, _layers(plan.stages[where]))
+                    seconds = _behind(seconds, beside("F", where), _layers(plan.stages[where]))
                 exchange(row, seconds, "dp")
             case "optimizer", int():
                 steps = [update_parts(plan, where)]
@@ -170,10 +175,9 @@ class _Chunks:
         return two_batches(layers, FORWARD if kind == "F" else BACKWARD)
 
     def merged(self, forward: int, backward: int) -> ChunkTime:
-        plan = self._plan
-        share = plan.transport.sm_share(plan.machine) * (plan.mesh.ep > 1)
+        contention = self._plan.contention("OV")
         key = ("OV", self._keys[forward], self._keys[backward])
-        return self._time(key, lambda: interleaved(self._ops("F", forward), self._ops("BW", backward)), share)
+        return self._time(key, lambda: interleaved(self._ops("F", forward), self._ops("BW", backward)), contention)
 
     def _ops(self, kind: str, stage: int) -> list[Ops]:
         blocks = self._blocks if self._halves is None else self._halves
