@@ -6,6 +6,7 @@ import pytest
 from moesim.spec import library
 from moesim.spec.methods import METHODS
 from moesim.spec.scenario import STRATEGY_FIELDS
+from moesim.workload.strategy import OFF
 
 MEGATRON = library.get("software", "megatron-core")
 GOOD: dict[str, Any] = {name: OFF[name] for name in METHODS} | {
