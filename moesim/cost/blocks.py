@@ -88,7 +88,11 @@ def _layer(plan: Plan, layer: Layer, repeated: bool, in_bf16: bool) -> PricedBlo
     row = 2 * setting.local_tokens * plan.model.hidden
     static = tuple(Saved(f"graph-input-{scope}", row) for scope in captured)  # inputs stay at their address
     block = replace(block, saved=block.saved + static)
-    return _priced(plan, block, params, repeated, launched, layer)
+    plain = layer_block(layer, plan.model.hidden, setting.plain)
+    scale: Numeric = 1.0
+    if launched:
+        scale = launched / sum((launches(op, plan.mesh) for op in plain.forward + plain.backward), 0.0)
+    return _priced(plan, block, params, repeated, scale, layer)
 
 
 def _priced(
@@ -96,13 +100,9 @@ def _priced(
     block: Block,
     params: RankParams,
     recompute: bool = False,
-    launched: float | None = None,
+    scale: Numeric = 1.0,
     layer: Layer | None = None,
 ) -> PricedBlock:
-    scale: Numeric = 1.0
-    if launched:
-        counted = layer_block(layer, plan.model.hidden, plan.setting.plain) if layer else block
-        scale = launched / sum((launches(op, plan.mesh) for op in counted.forward + counted.backward), 0.0)
     plain = frozenset(op.name for op in block.forward + block.backward)
     block, trained = _adapted(plan, block, params, layer)
     added = frozenset(op.name for op in block.forward + block.backward) - plain

@@ -105,6 +105,11 @@ def step_times(plan: Plan, blocks: Blocks, keep: Keep | None = None) -> StepTime
         durations[row] = seconds
         parts_of[row] = parts
 
+    def cover(kind: str, stage: int) -> Numeric:
+        """Time of a chunk with its copies that a reduction or gathering can hide beside: where it needs the NIC, its idle time."""
+        left, seconds = chunks.left(kind, stage, plan.replica_group), chunks.single(kind, stage).seconds
+        return left + stall(plan, moved[stage], seconds) if offloads and kind != "W" else left
+
     def exchange(row: int, seconds: Numeric, category: str) -> None:
         seconds = seconds * keep.get(category, 1.0)
         put(row, seconds, lambda: {category: _first(seconds)})
@@ -128,13 +133,12 @@ def step_times(plan: Plan, blocks: Blocks, keep: Keep | None = None) -> StepTime
                     last = "W" if ("W", where) in graph.rows else "BW"
                     buckets = sum(gradient_buckets(plan, plan.trained[where]).values(), 0.0)
                     pieces = _layers(plan.stages[where]) if plan.strategy.grad_bucket_bytes is None else buckets
-                    seconds = _behind(seconds, chunks.left(last, where, plan.replica_group), pieces)
+                    seconds = _behind(seconds, cover(last, where), pieces)
                 exchange(row, seconds, "dp")
             case "gather", int():
                 seconds = parameter_gather_time(plan, plan.trained[where])
                 if plan.strategy.overlap_param_gather:
-                    left = chunks.left("F", where, plan.replica_group)
-                    seconds = _behind(seconds, left, _layers(plan.stages[where]))
+                    seconds = _behind(seconds, cover("F", where), _layers(plan.stages[where]))
                 exchange(row, seconds, "dp")
             case "optimizer", int():
                 steps = [update_parts(plan, where)]
@@ -206,10 +210,9 @@ class _Chunks:
         return np.maximum(seconds - self.busy(kind, stage) * (np.asarray(group.nodes) > 1), 0.0)
 
     def merged(self, forward: int, backward: int) -> ChunkTime:
-        plan = self._plan
-        share = plan.transport.sm_share(plan.machine) * (plan.mesh.ep > 1)
+        contention = self._plan.contention("OV")
         key = ("OV", self._keys[forward], self._keys[backward])
-        return self._time(key, lambda: interleaved(self._ops("F", forward), self._ops("BW", backward)), share)
+        return self._time(key, lambda: interleaved(self._ops("F", forward), self._ops("BW", backward)), contention)
 
     def _ops(self, kind: str, stage: int) -> list[Ops]:
         blocks = self._blocks if self._halves is None else self._halves

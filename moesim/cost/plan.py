@@ -195,24 +195,25 @@ class Plan:
     @property
     def half(self) -> "Plan":
         """The same with half of the micro-batch, as two overlapped halves run it."""
-        return replace(self, strategy=self.strategy.replace(micro_batch=self.strategy.micro_batch / 2))
+        halves = self.strategy.replace(micro_batch=self.strategy.micro_batch / 2)
+        return replace(self, strategy=halves, num_micro_batches=2 * self.num_micro_batches)
 
     def contention(self, kind: str) -> Contention:
-        """What kernels and exchange of a chunk, forward (F) or backward, lose to each other."""
+        """What kernels and exchange of a forward (F), a backward or a merged pair (OV) lose to each other."""
         strategy, exchanging = self.strategy, self.mesh.ep > 1
+        told = self.machine.transports.get(strategy.transport, {})
         share = self.transport.sm_share(self.machine) * exchanging
+        slower = told.get("exchange_slowdown", 0.0) * exchanging
         if strategy.two_batch_overlap:
-            told = self.machine.transports.get(strategy.transport, {})
-            slower = {
-                name: told[f"two_batch_{name}_slowdown"] * exchanging
-                for name in ("grouped_gemm", "gemm", "attention", "exchange")
-                if f"two_batch_{name}_slowdown" in told
-            }
-            return Contention(share, slower.pop("exchange", 0.0), slower)
+            names = ("grouped_gemm", "gemm", "attention")
+            measured = {name: told.get(f"two_batch_{name}_slowdown", share) * exchanging for name in names}
+            return Contention(share, slower, measured)
+        if kind == "OV":
+            return Contention(share, slower)
         beside = 1 - 1 / strategy.expert_waves  # the first dispatch and the last combine run alone
         if strategy.delay_wgrad and kind != "F":
             beside = max(beside, 0.5)  # one of two legs
-        return Contention(share * beside)
+        return Contention(share * beside, slower * beside)
 
     @property
     def leg(self) -> ExpertLeg | None:

@@ -106,7 +106,9 @@ def placed(
         if isinstance(work, AttentionCore):  # what is not known of the backward stands with its own constants
             work = replace(work, backward=False)
         return family(category), str(regime(work, category, machine.gpu)), quantities(work)
-    if group is None or float(group.size) <= 1 or isinstance(work, FusedExperts):
+    if isinstance(work, FusedExperts):
+        return "fused-experts", "all", {}
+    if group is None or float(group.size) <= 1:
         return None, "", {}
     across = float(group.nodes) > 1
     if isinstance(work, ExpertLeg) and transport != BLOCKWISE:

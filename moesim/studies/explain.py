@@ -17,7 +17,7 @@ from moesim.problem import Problem
 from moesim.result import Estimate
 from moesim.timeline.walk import last_rank
 from moesim.workload.model import LatentAttention
-from moesim.workload.ops import ExpertLeg, Gemm, Message, Traffic, Work
+from moesim.workload.ops import ExpertLeg, FusedExperts, Gemm, Message, Traffic, Work
 
 
 @dataclass(frozen=True)
@@ -78,13 +78,19 @@ def explain(problem: Problem) -> Explanation:
 
 
 def rank_ops(plan: Plan, blocks: Blocks, rank: int) -> Iterator[tuple[str, PricedOp, int]]:
-    """Operations of a pipeline rank: where each is, its price, and how often it is called in a step."""
+    """Operations of a pipeline rank: where each is, its price, and how often it is called in a step.
+
+    Where halves of a micro-batch overlap, those of a half, twice as often.
+    """
     owners = plan.schedule.stage_rank(plan.strategy.pp, plan.strategy.vpp)
     uses: dict[int, int] = {}
+    times = plan.num_micro_batches // plan.schedule.pipelines
+    if plan.strategy.two_batch_overlap:
+        blocks, times = price_blocks(plan.half), 2 * times
     for stage, owner in zip(plan.stages, owners, strict=True):
         if owner == rank:
             for block in chunk_blocks(plan, stage, blocks):
-                uses[id(block)] = uses.get(id(block), 0) + plan.num_micro_batches // plan.schedule.pipelines
+                uses[id(block)] = uses.get(id(block), 0) + times
     for name, block in blocks.items():
         for word, ops in (("fwd", block.forward), ("bwd", block.backward)):
             if id(block) in uses:
@@ -136,7 +142,7 @@ def bound(plan: Plan, priced: PricedOp) -> str:
     memory = work.hbm_bytes / gpu.memory_bandwidth
     if isinstance(work, Traffic):
         return "hbm" if memory * 2 > priced.seconds else "kernel start"
-    rate = gpu.rates[work.rate] if isinstance(work, Gemm) else gpu.rates["bf16"]
+    rate = gpu.rates[work.rate] if isinstance(work, Gemm | FusedExperts) else gpu.rates["bf16"]
     compute = work.flop / rate
     if max(compute, memory) * 5 < priced.seconds:
         return "kernel start"

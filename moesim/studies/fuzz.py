@@ -15,15 +15,18 @@ from moesim.estimator import estimate
 from moesim.problem import Problem
 from moesim.result import Estimate
 from moesim.timeline.schedules import schedules
+from moesim.workload.adapters import adapters
+from moesim.workload.compression import compressions
 from moesim.workload.fusions import fusions
+from moesim.workload.optimizers import optimizers
 from moesim.workload.precision import recipes
 from moesim.workload.recompute import policies
 from moesim.workload.strategy import FIELDS, FLAGS, OFF, Strategy
 
 TOLERANCE = 1e-9
 """How far sums may be off, relative. [-]"""
-RARE = 0.12
-"""Share of the draws in which a choice leaves its setting of the scenario; more of them together are rarely legal. [-]"""
+CHANGES = (2, 4, 8)
+"""Fields of the scenario's strategy that a draw changes on average, one of these; more together are rarely legal. [-]"""
 
 
 def pools() -> dict[str, list[Any]]:
@@ -57,6 +60,12 @@ def pools() -> dict[str, list[Any]]:
         "replicated_experts": [0, 1, 4],
         "node_limit": [None, 1, 2, 4],
         "expert_waves": [1, 2, 5],
+        "optimizer": optimizers.names(),
+        "adapter": ["none", *(f"{name}:16" for name in adapters.names()), "lora"],
+        "activation_offload": [0.0, 0.5, 1.0],
+        "optimizer_offload": [0.0, 0.5, 1.0],
+        "grad_bucket_bytes": [None, 2.5e7],
+        "grad_compression": ["none", *compressions.names(), "powersgd:4"],
         "fusions": [(), *((name,) for name in fusions.names()), tuple(fusions.names())],
     }
     return found
@@ -71,6 +80,7 @@ COMPANIONS: dict[str, dict[str, list[Any]]] = {
     "vpp": {"pp": [2, 4], "schedule": ["interleaved-1f1b"], "overlap_p2p": [True]},
     "fp8_params": {"precision": ["fp8-current", "fp8-blockwise"]},
     "expert_gemm": {"capacity_factor": [1.0, 1.25]},
+    "two_batch_overlap": {"micro_batch": [2, 4], "overlap_ep": [False], "dp_sharding": ["ddp", "zero1"]},
 }
 """What a choice often needs beside it, so that enough of the draws with it are legal."""
 
@@ -78,7 +88,7 @@ COMPANIONS: dict[str, dict[str, list[Any]]] = {
 def draw(problem: Problem, pick: random.Random, choices: dict[str, list[Any]] | None = None) -> Strategy:
     """A strategy near the scenario's own: a few fields, any of them, drawn anew."""
     choices = choices or pools()
-    share = pick.choice((RARE / 2, RARE, 2 * RARE))
+    share = pick.choice(CHANGES) / len(FIELDS)
     changed = {name: pick.choice(choices[name]) for name in FIELDS if name in choices and pick.random() < share}
     for name in [name for name, value in changed.items() if name in COMPANIONS and value != OFF[name]]:
         if pick.random() < 0.8:

@@ -19,7 +19,7 @@ from moesim.estimator import estimate
 from moesim.problem import Problem
 from moesim.studies.collectives import bus_factor
 from moesim.studies.explain import bound, message_bytes, rank_ops
-from moesim.workload.ops import ExpertLeg, Gemm, Message, Op
+from moesim.workload.ops import ExpertLeg, FusedExperts, Gemm, Message, Op
 
 CONVENTION = (
     "FLOP as executed, a multiply-add is 2; attention counts the causal half, its backward twice the forward; "
@@ -191,7 +191,7 @@ def _point(
     elif intensity is None:
         kind, rate, roof = "hbm", moved / seconds, byte_roofs["hbm"]
     else:
-        kind = PEAKS.get(work.rate, "fp8") if isinstance(work, Gemm) else "bf16"
+        kind = PEAKS.get(work.rate, "fp8") if isinstance(work, Gemm | FusedExperts) else "bf16"
         rate, roof = flop / seconds, min(flop_roofs[kind], intensity * byte_roofs["hbm"])
     return Point(
         call.where,

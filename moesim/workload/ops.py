@@ -150,6 +150,11 @@ class FusedExperts:
     products: tuple[Gemm, ...]
 
     @property
+    def rate(self) -> str:
+        """Key of the GPU's GEMM rate for its operands."""
+        return self.products[0].rate
+
+    @property
     def flop(self) -> Numeric:
         """Multiply-adds of the products, 2 FLOP each."""
         return sum((product.flop for product in self.products), 0.0)

@@ -118,7 +118,7 @@ def test_into_a_file(moesim, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        (["gpu"], "no kind of spec 'gpu'; did you mean 'gpus'? (known: "),
+        (["gpu"], "no kind of spec 'gpu'; did you mean 'gpus'?"),
         (["gpus", "h20"], "no GPU 'h20'; did you mean 'h200'?"),
         (["gpus", "mi300x"], "mi300x is not modelled: an AMD GPU; "),
         (["schedules", "1f"], "no pipeline schedule '1f'; did you mean '1f1b'? (known: 1f1b, 1f1b-v, "),

@@ -12,6 +12,7 @@ from moesim.cost.grouped import grouped_parts
 from moesim.cost.machine import Group
 from moesim.cost.transports import leg_time, transports
 from moesim.estimator import estimate
+from moesim.studies.explain import bound
 from moesim.workload.ops import ExpertLeg, FusedExperts, Gemm, Traffic
 
 TRANSPORT = {"pp": 4, "schedule": "1f1b", "tp": 1, "ep": 8, "sequence_parallel": False}
@@ -174,6 +175,18 @@ def test_a_persistent_kernel_joins_what_was_apart(mx):
     assert times[2].step_time_s < times[1].step_time_s < times[0].step_time_s
     assert times[2].exposed_s["ep"] < times[0].exposed_s["ep"]
     assert times[2].memory.stages[0]["transport_bytes"] < times[0].memory.stages[0]["transport_bytes"]
+
+
+def test_the_persistent_kernel_is_held_against_the_rate_of_its_operands(mx):
+    strategy = mx.strategy.replace(**ROWWISE, precision="mxfp8", expert_kernel="fused")
+    plan = mx.plan(strategy)
+    assert "fused-experts" in estimate(mx, strategy).interval.uncalibrated
+    kernel = layer(mx, **ROWWISE, precision="mxfp8", expert_kernel="fused")[1]["expert-kernel"]
+    assert kernel.op.work.rate == "mxfp8"
+    peak = plan.machine.gpu.rates["mxfp8"]
+    slow = replace(kernel, seconds=4 * kernel.op.work.flop / peak)
+    assert bound(plan, slow) == "tensor-cores"
+    assert bound(plan, replace(slow, seconds=6 * kernel.op.work.flop / peak)) == "kernel start"
 
 
 def test_two_steps_send_fewer_messages_and_every_byte_twice(machine):

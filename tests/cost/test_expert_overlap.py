@@ -11,6 +11,7 @@ from moesim.cost.contention import Contention, stretched
 from moesim.cost.stage import BACKWARD, FORWARD, PricedOp, chunk_time, sequential, two_batches
 from moesim.estimator import estimate
 from moesim.evaluator import evaluate
+from moesim.studies.explain import explain
 from moesim.workload.ops import Op, Traffic
 
 ONE_STAGE = {"pp": 1, "schedule": "none", "tp": 1, "sequence_parallel": False, "micro_batch": 2}
@@ -120,6 +121,35 @@ def test_contention_by_hand():
     assert stretched(device, ["ep"] * 3, lanes, ~lanes, np.ones(3), Contention()).tolist() == device.tolist()
 
 
+@pytest.mark.parametrize(
+    ("changes", "kind", "kernels", "exchange"),
+    [
+        ({}, "F", 0.0, 0.0),
+        ({"expert_waves": 4}, "F", 0.75 * 0.2, 0.75 * 0.989),
+        ({"delay_wgrad": True}, "F", 0.0, 0.0),
+        ({"delay_wgrad": True}, "BW", 0.1, 0.989 / 2),
+        ({"delay_wgrad": True, "expert_waves": 4}, "BW", 0.75 * 0.2, 0.75 * 0.989),
+        ({"two_batch_overlap": True}, "F", 0.2, 0.989),
+        ({}, "OV", 0.2, 0.989),
+    ],
+)
+def test_what_the_rowwise_exchange_and_kernels_lose(free, changes, kind, kernels, exchange):
+    """A leg takes a fifth of the SMs; beside kernels it lasts nearly twice as long."""
+    found = free.plan(problem_strategy(free, **changes)).contention(kind)
+    assert (found.kernels, found.exchange) == pytest.approx((kernels, exchange))
+    halves = {"grouped_gemm": 0.204, "gemm": 0.204, "attention": 0.165}
+    assert found.by_category == (halves if "two_batch_overlap" in changes else {})
+    alone = free.plan(problem_strategy(free, ep=1)).contention("OV")
+    assert alone.nothing
+
+
+def test_delayed_weight_gradients_join_the_merged_pairs(free):
+    base = free.strategy.replace(transport="nccl-alltoall", overlap_ep=True)
+    before, after = (estimate(free, base.replace(delay_wgrad=flag)) for flag in (False, True))
+    assert after.step_time_s != before.step_time_s
+    assert after.breakdown_s["grouped_gemm"] == pytest.approx(before.breakdown_s["grouped_gemm"], rel=0.1)
+
+
 @pytest.fixture(scope="module")
 def four():
     """The published run on four B300 that two-batch overlap was tried on, with no framework in the way."""
@@ -167,6 +197,15 @@ def test_an_overlap_hides_exchange_and_stretches_kernels(four, changes, transpor
     assert after.exposed_s["ep"] < before.exposed_s["ep"]
     assert after.step_time_s > before.step_time_s - before.exposed_s["ep"]
     assert after.memory.peak_bytes == pytest.approx(before.memory.peak_bytes, rel=1e-12)
+
+
+def test_explained_operations_are_those_of_the_halves(four):
+    whole, halves = (
+        explain(four.with_changes({"software": "torchtitan", "two_batch_overlap": flag})).ops for flag in (False, True)
+    )
+    one, other = ({row.name: row for row in rows if row.where == "moe fwd"} for rows in (whole, halves))
+    assert other["dispatch"].message_bytes == one["dispatch"].message_bytes / 2
+    assert other["dispatch"].calls == 2 * one["dispatch"].calls
 
 
 def test_a_split_backward_overlaps_its_first_part(free):

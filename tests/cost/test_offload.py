@@ -111,6 +111,13 @@ def test_a_faster_link_stalls_less(small):
     assert estimate(fast, fast.strategy.replace(activation_offload=1.0)).step_time_s < slow.step_time_s
 
 
+def test_a_reduction_hides_beside_the_copies_too(small):
+    """Without expert exchange the chunks take as long as their copies, so nothing else gets longer."""
+    found = estimate(small, small.strategy.replace(activation_offload=1.0, overlap_grad_reduce=True))
+    assert all(value >= 0 for value in found.exposed_s.values())
+    assert found.exposed_s["ep"] == pytest.approx(0.0, abs=1e-9)
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
