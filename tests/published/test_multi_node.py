@@ -33,8 +33,9 @@ def test_the_page_is_not_stale(script):
 
 @pytest.mark.parametrize("per_node", [1, 2, 4, 8])
 def test_ten_nodes_are_met_whatever_the_gpus_of_a_node(rows, per_node):
-    mine = [row for row in rows if row.cluster == "hgx-h100:10" and row.per_node == per_node]
-    assert len(mine) == 5
+    """All but the messages of eight GPUs a node, whose 15 GB/s against 25-26 of fewer GPUs the source calls an anomaly."""
+    mine = [row for row in rows if (row.cluster, row.per_node, row.setting) == ("hgx-h100:10", per_node, "")]
+    assert len(mine) == (4 if per_node == 8 else 5)
     for row in mine:
         assert abs(row.error) < (0.16 if row.collective == "send-recv" else 0.07), row
 
