@@ -65,7 +65,8 @@ def test_leaving_the_domain_costs_an_all_to_all_most_of_its_rate(node, inside, a
 
 def test_unfitted_rows_of_healthy_clusters(rows):
     """Without B200 nodes, which nothing is fitted on, and the network over 20 racks, which nobody tells."""
-    mine = [row for row in rows if not row.fitted and row.cluster not in ("hgx-b200:2", "gb200-nvl72:360")]
+    others = ("hgx-b200:2", "gb200-nvl72:360")
+    mine = [row for row in rows if not row.fitted and row.cluster not in others and "anomaly" not in row.setting]
     assert len(mine) == 8
     assert max(abs(row.error) for row in mine) < 0.12
 

@@ -1,6 +1,6 @@
 """Speed-ups of zero-bubble schedules over 1F1B as the paper measured them on A100, against those of the estimates.
 
-The steps themselves come out a quarter too short (software of 2023); what a schedule gains is a ratio of two of them.
+The steps themselves come out an eighth too short (software of 2023); what a schedule gains is a ratio of two of them.
 """
 
 import csv
@@ -14,7 +14,7 @@ from moesim.studies.schedules import Comparison, Wanted, compare
 with Path(__file__).with_name("zero_bubble_runs.csv").open(encoding="utf-8") as file:
     ROWS = {(row["model"], row["global_batch"], row["schedule"]): row for row in csv.DictReader(file)}
 CASES = [key for key in ROWS if key[2] != "1f1b"]
-TOLERANCE = 0.04
+TOLERANCE = 0.05
 """Two digits of samples per second and GPU are printed: 1.5 % of a ratio; the rest is what kernels take without fusion."""
 
 
