@@ -8,14 +8,24 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from functools import lru_cache
+from typing import Any, Generic, TypeVar
 
 from moesim.base.errors import SpecError, did_you_mean
 
 T = TypeVar("T")
 R = TypeVar("R")
+
+
+@lru_cache(maxsize=4)
+def _points(_path: tuple[str, ...]) -> Any:
+    """Entry points of all packages on a path; reading them is slow, so once for all registries."""
+    from importlib.metadata import entry_points  # slow to import, and only needed here
+
+    return entry_points()
 
 
 @dataclass(frozen=True)
@@ -114,9 +124,7 @@ class Registry(Generic[T]):
             for module in pkgutil.iter_modules(package.__path__):
                 importlib.import_module(f"{self._package}.{module.name}")
         if self._entry_points:
-            from importlib.metadata import entry_points  # slow to import, and only needed here
-
-            for point in entry_points(group=self._entry_points):
+            for point in _points(tuple(sys.path)).select(group=self._entry_points):
                 loaded = point.load()
                 if callable(loaded):
                     loaded()
