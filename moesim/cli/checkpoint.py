@@ -55,14 +55,11 @@ def command(
     output: grammar.OutputOption = None,
 ) -> None:
     """Run the verb."""
-    fixed = grammar.assignments(changes, "--set")
     times = {"--interval": interval, "--mtbf-gpu": mtbf_gpu, "--mtbf-node": mtbf_node, "--restart": restart}
     given = {name: _positive(name, text, "time") for name, text in (times | {"--timeout": timeout}).items()}
     bandwidth = _positive("--save-bw", save_bw, "bandwidth")
     grammar.writable(output=output)
-    problem = grammar.problem_of(scenario, model, cluster)
-    if fixed:
-        problem = problem.with_changes(fixed)
+    problem = grammar.changed_problem(scenario, model, cluster, changes)
 
     from moesim.studies import checkpoint as study
 

@@ -31,11 +31,8 @@ def command(
 ) -> None:
     """Run the verb."""
     seconds = measured_time(measured)
-    fixed = grammar.assignments(changes, "--set")
     grammar.writable(output=output)
-    problem = grammar.problem_of(scenario, model, cluster)
-    if fixed:
-        problem = problem.with_changes(fixed)
+    problem = grammar.changed_problem(scenario, model, cluster, changes)
 
     from moesim.studies.diagnose import diagnose
 

@@ -47,7 +47,6 @@ def command(
 ) -> None:
     """Run the verb."""
     measured_s = None if measured is None else measured_time(measured)
-    fixed = grammar.assignments(changes, "--set")
     cases = grammar.variants(vary)
     if timeline is not None and len(cases) > 1:
         raise SpecError.single("--timeline", "", "draws one step", "leave out --vary")
@@ -56,9 +55,7 @@ def command(
             "--fault", "", "sets the step beside the one without", "leave out --timeline, --measured"
         )
     grammar.writable(timeline=timeline, output=output)
-    problem = grammar.problem_of(scenario, model, cluster)
-    if fixed:
-        problem = problem.with_changes(fixed)
+    problem = grammar.changed_problem(scenario, model, cluster, changes)
 
     from moesim.estimator import estimate
     from moesim.report import estimate as report

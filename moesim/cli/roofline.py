@@ -28,7 +28,6 @@ def command(
     ] = None,
 ) -> None:
     """Run the verb."""
-    fixed = grammar.assignments(changes, "--set")
     grammar.writable(output=output)
 
     from moesim.report.roofline import SUFFIXES, draw, table
@@ -37,9 +36,7 @@ def command(
     if output is not None and output.suffix not in SUFFIXES:
         what = f"'{output}' is no picture"
         raise SpecError.single("--output", "", what, f"end it in {', '.join(SUFFIXES)}")
-    problem = grammar.problem_of(scenario, model, cluster)
-    if fixed:
-        problem = problem.with_changes(fixed)
+    problem = grammar.changed_problem(scenario, model, cluster, changes)
     found = roofline(problem)
     if output is not None:
         draw(found, output)

@@ -33,11 +33,8 @@ def command(
     output: grammar.OutputOption = None,
 ) -> None:
     """Run the verb."""
-    fixed = grammar.assignments(changes, "--set")
     grammar.writable(plot=plot, output=output)
-    problem = grammar.problem_of(scenario, model, cluster)
-    if fixed:
-        problem = problem.with_changes(fixed)
+    problem = grammar.changed_problem(scenario, model, cluster, changes)
 
     from moesim.report import schedules as report
     from moesim.report.gantt import Panel, drawable, write_gantt
