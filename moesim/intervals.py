@@ -11,9 +11,7 @@ from moesim.cost.regimes import KERNELS
 from moesim.cost.uncertainty import Outside
 from moesim.reading import GRADE_OF_KIND
 from moesim.result import Constant, Contribution, Interval
-
-NORMAL_95 = 1.6449
-"""Standard deviations of a normal distribution below its 95 % quantile."""
+from moesim.spec.calibration import NORMAL_95
 
 SPREADS = {
     "measured": 0.05,  # fitted elsewhere, its residuals not kept: runs and machines of one kind differ by 3 to 5 %

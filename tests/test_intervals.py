@@ -14,8 +14,9 @@ from moesim.cost.pipeline import step_times
 from moesim.cost.regimes import KERNELS
 from moesim.cost.uncertainty import PriceErrors, families
 from moesim.estimator import estimate
-from moesim.intervals import NORMAL_95, SPREADS, covered_by, evidence_grade, interval, listed
+from moesim.intervals import SPREADS, covered_by, evidence_grade, interval, listed
 from moesim.result import Constant, Contribution
+from moesim.spec.calibration import NORMAL_95
 from moesim.spec.provenance import KINDS
 from moesim.timeline.run import run
 

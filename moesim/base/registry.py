@@ -17,7 +17,6 @@ from typing import Any, Generic, TypeVar
 from moesim.base.errors import SpecError, did_you_mean
 
 T = TypeVar("T")
-R = TypeVar("R")
 
 
 @lru_cache(maxsize=4)
@@ -74,12 +73,11 @@ class Registry(Generic[T]):
         self._entries[name] = Entry(name, summary, source, item)
         return item
 
-    def register(self, name: str, *, summary: str, source: str) -> Callable[[R], R]:
+    def register(self, name: str, *, summary: str, source: str) -> Callable[[T], T]:
         """Return a decorator that registers a class or function under `name`."""
 
-        def decorate(item: R) -> R:
-            self.add(name, item, summary=summary, source=source)  # type: ignore[arg-type]
-            return item
+        def decorate(item: T) -> T:
+            return self.add(name, item, summary=summary, source=source)
 
         return decorate
 

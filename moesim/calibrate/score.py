@@ -9,9 +9,9 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from moesim.spec.calibration import NORMAL_95
+
 Floats = NDArray[np.floating[Any]]
-NORMAL_95 = 1.6449
-"""Standard deviations of a normal distribution below its 95 % quantile."""
 
 
 @dataclass(frozen=True)
@@ -70,9 +70,12 @@ class Quantiles(Protocol):
     """Anything with the ends of a 90 % interval of the logarithm of predicted over measured time."""
 
     @property
-    def q05(self) -> float: ...  # noqa: D102
+    def q05(self) -> float:
+        """5 % quantile. [-]"""
+
     @property
-    def q95(self) -> float: ...  # noqa: D102
+    def q95(self) -> float:
+        """95 % quantile. [-]"""
 
 
 def interval(predicted: Floats, regimes: NDArray[Any], known: Mapping[str, Quantiles]) -> tuple[Floats, Floats]:

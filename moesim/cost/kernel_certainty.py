@@ -9,7 +9,8 @@ import numpy as np
 
 from moesim.base.numeric import Numeric
 from moesim.cost.certainty import GRADES, UNCALIBRATED, decades_beyond, widening
-from moesim.cost.machine import NORMAL_95, Residuals
+from moesim.cost.machine import Residuals
+from moesim.spec.calibration import NORMAL_95
 
 
 @dataclass(frozen=True)

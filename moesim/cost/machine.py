@@ -13,12 +13,10 @@ import numpy as np
 from moesim.base.numeric import Numeric
 from moesim.fabric.network import Network
 from moesim.fabric.reach import FREE, LayoutReach, Reach
+from moesim.spec.calibration import NORMAL_95
 from moesim.spec.provenance import Sourced
 from moesim.workload.mesh import Mesh
 from moesim.workload.setting import Fusion
-
-NORMAL_95 = 1.6449
-"""Standard deviations of a normal distribution below its 95 % quantile."""
 
 
 @dataclass(frozen=True)

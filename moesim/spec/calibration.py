@@ -15,6 +15,7 @@ from moesim.spec.validation import NamedSpec
 KERNEL_FAMILIES = ("gemm", "grouped-gemm", "attention", "memory")
 """Families whose constants are kernel constants of a GPU."""
 NORMAL_95 = 1.6449
+"""Standard deviations of a normal distribution below its 95 % quantile."""
 DERIVED_SPREAD = 1.5
 """How much wider the residuals of another GPU are taken where its constants are carried over. Assumed."""
 

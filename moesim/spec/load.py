@@ -142,7 +142,12 @@ def load_specs(scenario: ScenarioSpec) -> ScenarioSpecs:
             fix = f"write {whole - node.gpus_per_node + 1} to {whole}, or leave it out"
             problems.extend(_at(scenario.where("cluster.gpus"), "cluster.gpus", SpecError.single("", "", what, fix)))
     problems.raise_if_any()
-    return ScenarioSpecs(scenario, model, node, gpu, nic, fabric, software, calibrations)  # type: ignore[arg-type]
+    # what is unknown is among the problems
+    assert model is not None
+    assert gpu is not None
+    assert nic is not None
+    assert fabric is not None
+    return ScenarioSpecs(scenario, model, node, gpu, nic, fabric, software, calibrations)
 
 
 def _model(scenario: ScenarioSpec, problems: Collector) -> ModelSpec | None:

@@ -118,8 +118,8 @@ def checkpoint(problem: Problem, plan: Plan) -> CheckpointAnswer:
     per_param = CONTENTS[plan.contents][0]
     params = problem.model.stored_params
     num_bytes = params * per_param
-    share = machine.gpus_per_node if writers > nodes else 1  # ranks of a node share what it writes
-    rates = [tier.write_bandwidth.value * writers / share, tier.read_bandwidth.value * nodes]
+    used = min(writers, nodes)  # ranks of a node share what it writes
+    rates = [tier.write_bandwidth.value * used, tier.read_bandwidth.value * nodes]
     if tier.aggregate_bandwidth:
         rates = [min(rate, tier.aggregate_bandwidth.value) for rate in rates]
     write, read = (plan.write_bandwidth or rates[0]), (plan.write_bandwidth or rates[1])

@@ -9,8 +9,9 @@ from typing import Any
 from moesim.estimator import estimate
 from moesim.problem import Problem
 from moesim.result import Estimate
+from moesim.spec.calibration import NORMAL_95
 
-LIKELY = 1.6449
+LIKELY = NORMAL_95
 """Standard errors up to which an explanation by one term alone is likely: the 90 % interval. [-]"""
 ADVICE = {
     "host": "trace one step: gaps between kernels on the GPU, and a CPU thread that is busy all the time",

@@ -142,7 +142,7 @@ class Schedule(ABC):
     splits: bool = False
     pairs: bool = False
 
-    def constraints(self, pp: int, micro_batches: int, vpp: int) -> list[Violation]:  # noqa: ARG002
+    def constraints(self, pp: int, micro_batches: int, vpp: int) -> list[Violation]:
         """Rules that are broken, by definition of the schedule; rules of a framework live in its software spec."""
         return []
 

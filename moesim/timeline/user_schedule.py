@@ -87,7 +87,7 @@ def read_schedule(path: str) -> UserSchedule:
 
 
 @lru_cache(maxsize=32)
-def _read(path: str, modified: int, size: int) -> UserSchedule:  # noqa: ARG001
+def _read(path: str, _modified: int, _size: int) -> UserSchedule:
     problems = Collector()
     with Path(path).open(encoding="utf-8", newline="") as file:
         lines = [row for row in csv.reader(file) if row]

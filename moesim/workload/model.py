@@ -47,8 +47,8 @@ class Attention:
         """Parameters that tensor parallelism splits: the QKV and output projections. [-]"""
         return hidden * self.qkv_size + self.num_heads * self.head_dim * hidden
 
-    def whole_params(self, hidden: int) -> int:  # noqa: ARG002  (the same question for every kind of attention)
-        """Parameters that every tensor-parallel rank keeps: the query and key norm gains. [-]"""
+    def whole_params(self, _hidden: int) -> int:
+        """Parameters that every tensor-parallel rank keeps: the query and key norm gains, whatever the width. [-]"""
         return self.qk_norm_params
 
     @property

@@ -36,8 +36,14 @@ def test_an_asynchronous_save_stops_the_job_for_the_copy_alone(llama):
 
 
 def test_more_writers_are_never_slower(llama):
-    times = [checkpoint(llama, Plan(storage="local-nvme", writers=writers)).save_time_s for writers in (1, 8)]
-    assert times[0] == pytest.approx(times[1])  # the ranks of one node share its drive
+    def times(problem, counts):
+        return [checkpoint(problem, Plan(storage="local-nvme", writers=count)).save_time_s for count in counts]
+
+    one, all_ranks = times(llama, (1, 8))
+    assert one == pytest.approx(all_ranks)  # the ranks of one node share its drive
+    many = times(moesim.load("zoo-002"), (1, 31, 32, 33, 100, 256))
+    assert many == sorted(many, reverse=True)
+    assert many[2:] == pytest.approx(many[-1:] * 4)
 
 
 @pytest.mark.parametrize(("timeout", "answer"), [(None, None), (600, "no"), (100, "where saves are slow"), (40, "yes")])
