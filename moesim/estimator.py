@@ -55,9 +55,10 @@ def estimate(problem: Problem, strategy: Strategy | None = None, measured_s: flo
     varied, keep, errors = _with_columns(plan, paths, names)
     times = step_times(varied, price_blocks(varied), keep)
     result = run(times.graph.graph, times.durations, times.delays)
-    step_time, *others = result.makespan.tolist()
+    makespan = result.makespan
+    step_time, *others = makespan.tolist()
     exposed, moved = others[: len(CLASSES)], others[len(CLASSES) : len(CLASSES) + len(paths)]
-    raised = {name: (result.makespan[all_], result.makespan[far]) for name, (all_, far) in errors.columns.items()}
+    raised = {name: (makespan[all_], makespan[far]) for name, (all_, far) in errors.columns.items()}
     first = result.at(0)
 
     seconds = breakdown(times, first)

@@ -1,5 +1,6 @@
 """Priced layers and chunks of a plan: each distinct layer is priced once."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -33,8 +34,21 @@ class PricedBlock:
     whole: Block
     params: RankParams
     trained: RankParams
-    forward: Ops
-    backward: Ops
+    _priced: Callable[[tuple[Op, ...]], Ops]
+
+    @cached_property
+    def forward(self) -> Ops:
+        """Operations of the forward with their times, priced when they are first asked for; memory never asks."""
+        return self._priced(self.block.forward)
+
+    @cached_property
+    def backward(self) -> Ops:
+        """Operations of the backward with their times, what it recomputes first."""
+        return self._priced(self.block.recompute + self.block.backward)
+
+    def price(self) -> None:
+        """Price all operations now."""
+        _ = self.forward, self.backward
 
     @cached_property
     def split(self) -> tuple[Ops, Ops]:
@@ -69,6 +83,9 @@ def price_blocks(plan: Plan) -> Blocks:
         last = layer_block(model.layers[-1], model.hidden, setting)
         module = joined(mtp_block(model.hidden, setting), last, head_block(model.hidden, model.vocab, setting))
         found["mtp"] = _priced(plan, module, mtp_params(model, mesh), recompute=True)
+    if plan.errors is not None:
+        for block in found.values():
+            block.price()  # in this order it is listed what nobody measured
     return found
 
 
@@ -116,9 +133,7 @@ def _priced(
         strategy.reshard_after_forward,
         strategy.overlap_grad_reduce,
     )
-    forward = _prices(split.forward, plan, scale, added)
-    backward = _prices(split.recompute + split.backward, plan, scale, added)
-    return PricedBlock(split, block, params, trained, forward, backward)
+    return PricedBlock(split, block, params, trained, lambda ops: _prices(ops, plan, scale, added))
 
 
 def _adapted(plan: Plan, block: Block, params: RankParams, layer: Layer | None) -> tuple[Block, RankParams]:
@@ -137,7 +152,7 @@ def _prices(ops: tuple[Op, ...], plan: Plan, scale: Numeric, added: frozenset[st
     mesh, machine = plan.mesh, plan.machine
 
     def seconds(op: Op) -> Numeric:
-        alone = op_time(op, mesh, machine, plan.transport)
+        alone = plan.once(op.category, op.work, lambda: op_time(op, mesh, machine, plan.transport))
         return alone if plan.errors is None else alone * plan.raised(op.work, op.category, op.name)
 
     def launches(op: Op) -> Numeric:

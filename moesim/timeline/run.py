@@ -47,11 +47,11 @@ class Run:
         column: Any = (slice(None), *index)
         return Run(self.graph, self.start[column], self.end[column], self.delays[column])
 
-    def arrivals(self, task: int) -> FloatArray:
-        """When the things that a task waits for are there, column by column of `Graph.preds`; 0 for none. (k) [s]."""
-        preds = self.graph.preds[task]
-        ends = np.where(preds < self.graph.num_tasks, self.end[np.minimum(preds, task)], 0.0)
-        return np.asarray(ends + self.delays[self.graph.delay_row[task]])
+    def arrivals(self, tasks: Any) -> FloatArray:
+        """When the things that tasks of a scalar run wait for are there, by column of `Graph.preds`; 0 for none. (n, k) [s]."""
+        preds, last = self.graph.preds[tasks], self.graph.num_tasks - 1
+        ends = np.where(preds <= last, self.end[np.minimum(preds, last)], 0.0)
+        return np.asarray(ends + self.delays[self.graph.delay_row[tasks]])
 
 
 def run(graph: Graph, durations: ArrayLike, delays: ArrayLike | None = None) -> Run:
@@ -113,14 +113,13 @@ def critical_path(run: Run) -> list[int]:
     graph = run.graph
     if not graph.num_tasks:
         return []
+    binding = (run.arrivals(slice(None)) == run.start[:, None]) & (graph.preds < graph.num_tasks)
+    lowest = np.where(binding, graph.preds, graph.num_tasks).min(axis=1)
+    before = np.where(binding[:, 0], graph.preds[:, 0], lowest).tolist()
     path = [int(np.argmax(run.end))]
-    while True:
-        task = path[-1]
-        binding = np.flatnonzero((run.arrivals(task) == run.start[task]) & (graph.preds[task] < graph.num_tasks))
-        if not binding.size:
-            return path[::-1]
-        preds = graph.preds[task, binding]
-        path.append(int(preds[0] if binding[0] == 0 else preds.min()))
+    while before[path[-1]] < graph.num_tasks:
+        path.append(before[path[-1]])
+    return path[::-1]
 
 
 @dataclass(frozen=True)
@@ -149,17 +148,14 @@ def lane_gaps(run: Run, lane: int) -> list[Gap]:
     graph = run.graph
     tasks = graph.tasks_of(lane)
     free = np.append(0.0, run.end[tasks[:-1]]) if tasks.size else np.empty(0)
-    gaps = []
-    for place in np.flatnonzero(run.start[tasks] > free):
-        task = int(tasks[place])
-        column = int(np.argmax(run.arrivals(task)))
-        gaps.append(
-            Gap(
-                start_s=float(free[place]),
-                end_s=float(run.start[task]),
-                task=task,
-                pred=int(graph.preds[task, column]),
-                delay_s=float(run.delays[graph.delay_row[task, column]]),
-            )
-        )
-    return gaps
+    late = np.flatnonzero(run.start[tasks] > free)
+    waiting = tasks[late]
+    last = np.argmax(run.arrivals(waiting), axis=1) if late.size else late
+    columns = (
+        free[late],
+        run.start[waiting],
+        waiting,
+        graph.preds[waiting, last],
+        run.delays[graph.delay_row[waiting, last]],
+    )
+    return [Gap(*row) for row in zip(*(column.tolist() for column in columns), strict=True)]
