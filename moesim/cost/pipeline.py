@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from moesim.base.numeric import Numeric
-from moesim.cost.blocks import Blocks, PricedBlock, chunk_blocks, price_blocks
+from moesim.cost.blocks import Blocks, PricedBlock, chunk_blocks, plan_blocks, repriced
 from moesim.cost.collectives import collective_time
 from moesim.cost.machine import Group
 from moesim.cost.offload import offloaded_bytes, optimizer_parts, stall
@@ -175,7 +175,7 @@ def _with_slow_ranks(plan: Plan, slow: Slow, blocks: Blocks, keep: Keep | None) 
     """Tasks of the slow pipeline ranks and sends to and from them as the slow machine takes them, the rest as it is."""
     healthy = step_times(replace(plan, slow=None), blocks, keep)
     hurt_plan = replace(plan, slow=None, machine=slow.machine(plan.machine))
-    hurt = step_times(hurt_plan, price_blocks(hurt_plan), keep)
+    hurt = step_times(hurt_plan, plan_blocks(hurt_plan), keep)
     owners = healthy.graph.stage_rank
     durations, delays, parts = healthy.durations.copy(), healthy.delays.copy(), dict(healthy._parts)
     for (kind, where), row in healthy.graph.rows.items():
@@ -196,7 +196,8 @@ class _Chunks:
         self._keys = plan.alike
         self._known: dict[tuple[str, int, int], ChunkTime] = {}
         self._busy: dict[tuple[str, int], Numeric] = {}
-        self._halves = price_blocks(plan.half) if plan.strategy.two_batch_overlap else None
+        half = plan.half if plan.strategy.two_batch_overlap else None
+        self._halves = repriced(plan_blocks(half), half) if half is not None else None
 
     def single(self, kind: str, stage: int) -> ChunkTime:
         key = (kind, self._keys[stage], -1)
