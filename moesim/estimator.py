@@ -24,7 +24,7 @@ from moesim.reading import (
     strongest_need,
 )
 from moesim.result import Estimate, Timeline
-from moesim.timeline.run import makespans, run
+from moesim.timeline.run import run_columns
 from moesim.timeline.walk import busy_seconds, idle_fraction, last_rank
 from moesim.workload.strategy import Strategy
 
@@ -53,11 +53,10 @@ def estimate(problem: Problem, strategy: Strategy | None = None, measured_s: flo
     names = families(plan.machine, plan.strategy.transport)
     varied, keep, errors = _with_columns(plan, paths, names)
     times = step_times(varied, repriced(plan_blocks(plan), varied), keep)
-    makespan = makespans(times.graph.graph, times.durations, times.delays)
+    makespan, first = run_columns(times.graph.graph, times.durations, times.delays)
     step_time, *others = makespan.tolist()
     exposed, moved = others[: len(CLASSES)], others[len(CLASSES) : len(CLASSES) + len(paths)]
     raised = {name: (makespan[all_], makespan[far]) for name, (all_, far) in errors.columns.items()}
-    first = run(times.graph.graph, times.durations[:, 0], times.delays[:, 0])
 
     seconds = breakdown(times, first)
     needs = elasticities(problem.machine, paths, moved, step_time)

@@ -15,7 +15,7 @@ from moesim.cost.memory import plan_memory
 from moesim.cost.pipeline import step_times
 from moesim.cost.plan import Plan
 from moesim.problem import Problem
-from moesim.timeline.run import makespans
+from moesim.timeline.run import run_columns
 from moesim.workload.strategy import DEGREES, FIELDS, Strategy
 
 PIECE = 1024
@@ -86,7 +86,7 @@ def _together(problem: Problem, strategies: list[Strategy]) -> tuple[NDArray[np.
 def step_columns(plan: Plan) -> NDArray[np.float64]:
     """Step time for each column of a plan. [s]"""
     times = step_times(plan, plan_blocks(plan))
-    return makespans(times.graph.graph, times.durations, times.delays)
+    return run_columns(times.graph.graph, times.durations, times.delays)[0]
 
 
 def plan_columns(plan: Plan) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

@@ -83,8 +83,10 @@ def run(graph: Graph, durations: ArrayLike, delays: ArrayLike | None = None) -> 
     return Run(graph, start.reshape(shape), end[:-1].reshape(shape), waits.reshape(len(waits), *batch))
 
 
-def makespans(graph: Graph, durations: ArrayLike, delays: ArrayLike | None = None) -> FloatArray:
-    """End of the last task of a run, without its tasks: columns that are alike are run once, in memory used before. (*batch) [s].
+def run_columns(graph: Graph, durations: ArrayLike, delays: ArrayLike | None = None) -> tuple[FloatArray, Run]:
+    """End of the last task in every column of a batch (*batch) [s], and the run of the first column alone.
+
+    Columns that are alike are run once, in memory that was used before.
 
     Parameters
     ----------
@@ -92,15 +94,20 @@ def makespans(graph: Graph, durations: ArrayLike, delays: ArrayLike | None = Non
         As in `run`.
     """
     times, waits, batch = _checked(graph, durations, delays)
-    first, column = _distinct(np.concatenate([times, waits]) if len(waits) else times)
-    longest = np.empty(len(first))
+    kinds, column = _distinct(np.concatenate([times, waits]))
+    longest = np.empty(len(kinds))
+    start, end = np.empty(graph.num_tasks), np.empty(graph.num_tasks)
     piece = max(_CELLS // (graph.num_tasks + 1), 16)
-    for low in range(0, len(first), piece):
-        chosen = first[low : low + piece]
-        end = _scratch(graph.num_tasks + 1, len(chosen))
-        _fill(graph, times[:, chosen], waits[:, chosen], end)
-        longest[low : low + piece] = end[:-1].max(axis=0, initial=0.0)
-    return longest[column].reshape(batch)
+    for low in range(0, len(kinds), piece):
+        chosen = kinds[low : low + piece]
+        ends = _scratch(graph.num_tasks + 1, len(chosen))
+        _fill(graph, times[:, chosen], waits[:, chosen], ends, start if low == 0 else None)
+        if low == 0:
+            end[:] = ends[:-1, 0]
+        longest[low : low + piece] = ends[:-1].max(axis=0, initial=0.0)
+    if delays is None:
+        waits = np.zeros((int(graph.delay_row.max(initial=0)) + 1, 1))
+    return longest[column].reshape(batch), Run(graph, start, end, waits[:, 0])
 
 
 _CELLS = 2**22
@@ -144,17 +151,24 @@ def _checked(
 
 
 def _fill(graph: Graph, times: FloatArray, waits: FloatArray, end: FloatArray, start: FloatArray | None = None) -> None:
-    """Ends of all tasks, a column a run, behind them a row of zeros for "none"; starts where they are wanted."""
+    """Ends of all tasks, a column a run, and behind them a row of zeros for "none".
+
+    `start`, where it is wanted: of all columns, or of the first one. (n, columns) or (n,)
+    """
+    times.take(graph.duration_row, axis=0, out=end[:-1], mode="clip")
     end[-1] = 0.0
     delayed = bool(waits.any())
-    for tasks, lane_pred, preds, duration_row in graph.plan:
-        ready = end.take(lane_pred, axis=0, out=None if start is None else start[tasks], mode="clip")
+    for tasks, lane_pred, preds in graph.plan:
+        ready = end.take(lane_pred, 0, None, "clip")
         for pred, delay_row in preds:
-            arrival = end.take(pred, axis=0, mode="clip")
+            arrival = end.take(pred, 0, None, "clip")
             if delayed:
-                arrival += waits.take(delay_row, axis=0, mode="clip")
+                arrival += waits.take(delay_row, 0, None, "clip")
             np.maximum(ready, arrival, out=ready)
-        np.add(ready, times.take(duration_row, axis=0, mode="clip"), out=end[tasks])
+        if start is not None:
+            start[tasks] = ready if start.ndim > 1 else ready[:, 0]
+        ends = end[tasks]
+        ends += ready
 
 
 def _columns(rows: FloatArray, batch: tuple[int, ...]) -> FloatArray:
