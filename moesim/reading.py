@@ -36,6 +36,8 @@ def breakdown(times: StepTimes, run: Run) -> dict[str, float]:
     holds it up.
     """
     seconds = dict.fromkeys(BREAKDOWN, 0.0)
+    known = {*BREAKDOWN, *EXTRA}
+    parts: dict[int, list[tuple[str, float]]] = {}
     for segment in walk_rank(times.graph, run, last_rank(times.graph, run)):
         if segment.kind == "idle":
             seconds["bubble"] += segment.seconds
@@ -43,10 +45,11 @@ def breakdown(times: StepTimes, run: Run) -> dict[str, float]:
             seconds["pp"] += segment.seconds
         elif segment.kind == "nic":
             seconds["dp"] += segment.seconds
-        else:
-            parts = times.categories(segment.row) if segment.row is not None else {}
-            for name, value in parts.items():
-                key = name if name in seconds or name in EXTRA else "other"
+        elif segment.row is not None:
+            if segment.row not in parts:
+                found = times.categories(segment.row)
+                parts[segment.row] = [(name if name in known else "other", value) for name, value in found.items()]
+            for key, value in parts[segment.row]:
                 seconds[key] = seconds.get(key, 0.0) + value
     return seconds
 

@@ -25,7 +25,16 @@ SAME = 0.01
 
 
 def build_machine(specs: ScenarioSpecs) -> Machine:
-    """Return the numbers of a machine, with the provenance of each."""
+    """Return the numbers of a machine, with the provenance of each; one for all scenarios of the same specs."""
+    parts = (specs.gpu, specs.node, specs.nic, specs.fabric, specs.software)
+    if specs.scenario.overrides or specs.calibrations:
+        return _build(specs)
+    key = ("machine", specs.num_gpus, *map(id, parts))
+    _, machine = library.once(key, lambda: (parts, _build(specs)))  # the parts are kept, so that no other gets their id
+    return machine
+
+
+def _build(specs: ScenarioSpecs) -> Machine:
     gpu, node, nic, fabric, software = specs.gpu, specs.node, specs.nic, specs.fabric, specs.software
     used = {name: specs.transport(name) for name in library.names("transports")}
     provenance = dict(specs.provenance)
