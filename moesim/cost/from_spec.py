@@ -264,6 +264,15 @@ def build_runtime(software: SoftwareSpec) -> Runtime:
         launches_per_dense_layer=runtime.launches_per_dense_layer.value,
         main_param_remainders=runtime.main_param_remainders.value,
         local_accumulation=runtime.grad_accumulation.value == "local",
+        grad_add=_grad_add(software),
         bf16_layers=int(runtime.bf16_layers.value),
         max_live_params=live.value if (live := software.constants.get("max_live_parameters")) else None,
     )
+
+
+def _grad_add(software: SoftwareSpec) -> float | None:
+    """Slowdown of the kernels that add gradients; None where the weight-gradient GEMM adds them. [-]"""
+    runtime = software.runtime
+    if runtime.grad_accumulation.value != "main-grad-add":
+        return None
+    return runtime.grad_add_slowdown.value if runtime.grad_add_slowdown else 1.0
