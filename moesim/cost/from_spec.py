@@ -265,6 +265,7 @@ def build_runtime(software: SoftwareSpec) -> Runtime:
         main_param_remainders=runtime.main_param_remainders.value,
         local_accumulation=runtime.grad_accumulation.value == "local",
         grad_add=_grad_add(software),
+        whole_reduction=bool(runtime.whole_reduction and runtime.whole_reduction.value),
         bf16_layers=int(runtime.bf16_layers.value),
         max_live_params=live.value if (live := software.constants.get("max_live_parameters")) else None,
     )

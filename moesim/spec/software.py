@@ -165,6 +165,9 @@ class Runtime(SpecModel):
         None,
         description="Time of a kernel that adds gradients over that of a plain one of as many bytes; 1 where open. [-]",
     )
+    whole_reduction: Flag | None = Field(
+        None, description="Gradients of a sharded optimizer are all-reduced all the same; scattered where open."
+    )
     main_param_remainders: Flag = Field(description="Main weights hold only the bits that the BF16 weights lack.")
     bf16_layers: Number = Field(description="Layers at both ends that stay in BF16 under an FP8 or FP4 recipe. [-]")
     attention_kernel: AttentionKernel | None = Field(None, description="How the attention core runs; fused where open.")
