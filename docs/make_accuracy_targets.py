@@ -33,11 +33,9 @@ CAUSES = {
     "block-permutes": "priced as plain copies; rows that are gathered by index move at 4 to 5 TB/s, not at 6.5",
     "grouped-gemm": "1.42 PFLOP/s in the trace, more than the report gives for its largest products",
     "mxfp8-tokens": "rows return in BF16 here, while the recipe casts them again before they combine",
-    "activations-recomputed": "a gibibyte more is live in the run, of which the report says nothing",
     "fsdp-mfu-128ki": "the FSDP runs have another MoE block and optimizer, of which nothing is known",
     "ddp-of-fsdp-128ki": "FSDP at the small batch comes out 17 % too fast, see there",
     "fsdp-gain": "FSDP at the small batch comes out 17 % too fast, see there",
-    "fsdp-mfu-4mi": "as at the small batch",
     "ddp-of-fsdp-4mi": "FSDP comes out 7 % too fast, DDP 3 % too slow",
 }
 """What lies behind a miss of more than a tenth, or of the sign."""
@@ -79,7 +77,9 @@ class Target:
 
     def cells(self) -> list[str]:
         """Line of the table."""
-        error = signed(self.error).replace(" %", " points") if self.direction and self.unit == "%" else signed(self.error)
+        error = (
+            signed(self.error).replace(" %", " points") if self.direction and self.unit == "%" else signed(self.error)
+        )
         sign = ("yes" if self.right else "**no**") if self.direction else ""
         told = [f"{value:.4g} {self.unit}" for value in (self.published, self.predicted)]
         return [self.what, *told, error, sign, self.cause, f"{self.source}: {self.note}"]
