@@ -171,6 +171,9 @@ class Runtime(SpecModel):
     main_param_remainders: Flag = Field(description="Main weights hold only the bits that the BF16 weights lack.")
     bf16_layers: Number = Field(description="Layers at both ends that stay in BF16 under an FP8 or FP4 recipe. [-]")
     attention_kernel: AttentionKernel | None = Field(None, description="How the attention core runs; fused where open.")
+    bf16_expert_wgrad: Flag | None = Field(
+        None, description="Weight gradients of routed experts are multiplied in BF16 under every recipe."
+    )
     weights_in_combine: Flag | None = Field(None, description="Router weights multiply outputs, which are kept.")
     placement: Placement
     nvls: Flag = Field(description="Collectives may add in the NVLink switch.")
