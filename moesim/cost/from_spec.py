@@ -16,7 +16,7 @@ from moesim.spec.hardware import GpuSpec, NicSpec, NodeSpec
 from moesim.spec.load import ScenarioSpecs
 from moesim.spec.own import COLLECTIVES
 from moesim.spec.own import of as own_of
-from moesim.spec.software import SoftwareSpec
+from moesim.spec.software import Flag, SoftwareSpec
 from moesim.spec.transport import TransportSpec
 from moesim.workload.setting import Fusion
 
@@ -267,12 +267,28 @@ def build_runtime(software: SoftwareSpec) -> Runtime:
             logits_bytes=logits,
             compiled=runtime.compiled.value,
             attention=runtime.attention_kernel.value if runtime.attention_kernel else "fused",
-            weights_in_combine=bool(runtime.weights_in_combine and runtime.weights_in_combine.value),
+            weights_in_combine=_on(runtime.weights_in_combine),
+            bf16_expert_wgrad=_on(runtime.bf16_expert_wgrad),
         ),
         launches_per_moe_layer=runtime.launches_per_moe_layer.value,
         launches_per_dense_layer=runtime.launches_per_dense_layer.value,
         main_param_remainders=runtime.main_param_remainders.value,
         local_accumulation=runtime.grad_accumulation.value == "local",
+        grad_add=_grad_add(software),
+        whole_reduction=_on(runtime.whole_reduction),
         bf16_layers=int(runtime.bf16_layers.value),
         max_live_params=live.value if (live := software.constants.get("max_live_parameters")) else None,
     )
+
+
+def _on(flag: Flag | None) -> bool:
+    """A flag that a spec may leave out."""
+    return bool(flag and flag.value)
+
+
+def _grad_add(software: SoftwareSpec) -> float | None:
+    """Slowdown of the kernels that add gradients; None where the weight-gradient GEMM adds them. [-]"""
+    runtime = software.runtime
+    if runtime.grad_accumulation.value != "main-grad-add":
+        return None
+    return runtime.grad_add_slowdown.value if runtime.grad_add_slowdown else 1.0

@@ -30,8 +30,8 @@ from moesim.workload.stages import Stage
 
 STATE = ("weights", "gradients", "optimizer")
 TRANSIENT = ("activations", "logits", "workspace", "unsharded", "update")
-TENSORS = (*STATE, *TRANSIENT, "transport")
-CLASSES = (*TENSORS, "slack", "context", "nccl")
+TENSORS = (*STATE, *TRANSIENT)
+CLASSES = (*TENSORS, "transport", "slack", "context", "nccl")
 
 FRAGMENTATION = 0.02
 """Share of the transient tensors that the allocator loses even under pressure (assumed). [-]"""
@@ -43,8 +43,9 @@ Classes = Mapping[str, Numeric]
 class RankMemory:
     """Bytes by class on one pipeline rank in each phase, and in the phase that is its peak. [B]
 
-    ``allocated`` is the sum of the tensors, ``reserved`` adds the allocator's slack, ``peak`` adds the CUDA context and
-    NCCL's buffers: what must fit. ``host``: what stands in the memory of the host instead.
+    ``allocated`` is the sum of the tensors, ``reserved`` adds the allocator's slack, ``peak`` adds the CUDA context,
+    NCCL's buffers and those of the expert transport, which it gets from CUDA or NVSHMEM and not from the allocator of
+    tensors: what must fit. ``host``: what stands in the memory of the host instead.
     """
 
     phases: Mapping[str, Classes]
@@ -64,7 +65,7 @@ class RankMemory:
     @property
     def peak(self) -> Numeric:
         """What must fit. [B]"""
-        return self.reserved + self.classes["context"] + self.classes["nccl"]
+        return self.reserved + sum((self.classes[name] for name in ("transport", "context", "nccl")), 0.0)
 
     @property
     def peak_phase(self) -> str:

@@ -282,6 +282,12 @@ class Plan(Once):
             return replace(sharding, gradients=False)
         return sharding
 
+    @property
+    def reduction(self) -> str:
+        """Collective that reduces gradients over the replicas."""
+        scattered = self.sharding.optimizer and not self.machine.runtime.whole_reduction
+        return "reduce-scatter" if scattered else "all-reduce"
+
     @cached_property
     def replicas(self) -> Replicas:
         """Ranks over which dense and routed state is split."""

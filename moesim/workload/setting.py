@@ -26,6 +26,8 @@ class Fusion:
     weights_in_combine
         Router weights multiply the experts' outputs on the way back instead of their activations, so the outputs are
         kept for the gradient of the weights.
+    bf16_expert_wgrad
+        Weight gradients of routed experts are multiplied in BF16 under every recipe.
     attention
         ``fused``: one kernel of the latest kind; ``flash2``: FlashAttention 2; ``unfused``: scores go through memory.
     """
@@ -34,6 +36,7 @@ class Fusion:
     logits_bytes: float = 6.0
     compiled: bool = False
     weights_in_combine: bool = False
+    bf16_expert_wgrad: bool = False
     attention: str = "fused"
 
 
