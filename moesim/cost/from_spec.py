@@ -257,6 +257,8 @@ def build_runtime(software: SoftwareSpec) -> Runtime:
             cross_entropy=fused,
             logits_bytes=logits,
             compiled=runtime.compiled.value,
+            latent_value_views=bool(runtime.latent_value_views and runtime.latent_value_views.value),
+            operators=bool(runtime.operators and runtime.operators.value),
             attention=runtime.attention_kernel.value if runtime.attention_kernel else "fused",
             weights_in_combine=bool(runtime.weights_in_combine and runtime.weights_in_combine.value),
         ),

@@ -162,6 +162,12 @@ class Runtime(SpecModel):
     main_param_remainders: Flag = Field(description="Main weights hold only the bits that the BF16 weights lack.")
     bf16_layers: Number = Field(description="Layers at both ends that stay in BF16 under an FP8 or FP4 recipe. [-]")
     attention_kernel: AttentionKernel | None = Field(None, description="How the attention core runs; fused where open.")
+    latent_value_views: Flag | None = Field(
+        None, description="Values of latent attention are views of the up-projection, which stays whole; else copies."
+    )
+    operators: Flag | None = Field(
+        None, description="Norms, rotary embedding and gated activations run operator by operator, in eager PyTorch."
+    )
     weights_in_combine: Flag | None = Field(None, description="Router weights multiply outputs, which are kept.")
     placement: Placement
     nvls: Flag = Field(description="Collectives may add in the NVLink switch.")
