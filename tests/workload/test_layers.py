@@ -318,7 +318,9 @@ def test_low_precision_casts_every_input_once_and_keeps_the_cast(name):
     for op in low.forward:
         if isinstance(op.work, Gemm):
             assert op.work.rate == (recipe.rate if op.name in products else "bf16")
-    inputs = {"input-norm-output", "attention-output", "dispatched-rows", "expert-activation-output"}
+    inputs = {"input-norm-output", "dispatched-rows", "expert-activation-output"}
+    factors = dict.fromkeys(inputs, recipe.saved_bytes / 2)
+    factors["attention-output"] = 1.5 if name == "fp8-delayed" else 1  # the core keeps it in BF16
     for saved, size in kept(high).items():
-        assert kept(low)[saved] == size * (recipe.saved_bytes / 2 if saved in inputs else 1)
+        assert kept(low)[saved] == size * factors.get(saved, 1)
     assert sum(op.work.flop for op in low.forward) == sum(op.work.flop for op in high.forward)
