@@ -41,6 +41,7 @@ accuracy: $(VENV)/.stamp-measurements
 	$(if $(COLLECTIVES),$(BIN)/python docs/make_accuracy_collectives.py $(COLLECTIVES))
 	$(BIN)/python docs/make_accuracy_fabrics.py
 	$(BIN)/python docs/make_accuracy_targets.py
+	$(BIN)/python docs/make_accuracy_ablations.py
 	$(BIN)/python docs/make_accuracy.py $(RUNS)
 
 $(VENV)/.stamp-measurements: pyproject.toml | $(VENV)/bin/python

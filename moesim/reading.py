@@ -28,8 +28,8 @@ GRADE_OF_KIND = {
 }
 
 
-def breakdown(times: StepTimes, run: Run) -> dict[str, float]:
-    """Seconds of the step by category, along the rank that finishes last. They add up to the step.
+def breakdown(times: StepTimes, run: Run, rank: int | None = None) -> dict[str, float]:
+    """Seconds of the step by category, along one rank, the last to finish unless told. They add up to the step.
 
     The walk stays on that rank: what it does counts in its category, what it waits for from other ranks is the
     bubble, or ``pp`` as far as the data was already on its way, or ``dp`` where its own data-parallel communication
@@ -38,7 +38,7 @@ def breakdown(times: StepTimes, run: Run) -> dict[str, float]:
     seconds = dict.fromkeys(BREAKDOWN, 0.0)
     known = {*BREAKDOWN, *EXTRA}
     parts: dict[int, list[tuple[str, float]]] = {}
-    for segment in walk_rank(times.graph, run, last_rank(times.graph, run)):
+    for segment in walk_rank(times.graph, run, last_rank(times.graph, run) if rank is None else rank):
         if segment.kind == "idle":
             seconds["bubble"] += segment.seconds
         elif segment.kind == "transfer":

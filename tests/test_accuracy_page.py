@@ -1,14 +1,18 @@
-"""docs/accuracy.md is of the calibrations, forms and extracts that lie here."""
+"""docs/accuracy.md and docs/accuracy_ablations.md are of the calibrations, forms, extracts and tables that lie here."""
 
 import re
 import runpy
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[1]
 
 
-def test_the_page_is_not_stale():
-    stamp = runpy.run_path(str(ROOT / "docs" / "accuracy_stamp.py"))["stamp"]()
-    written = re.search(r"`stamp ([0-9a-f]{16})`", (ROOT / "docs" / "accuracy.md").read_text(encoding="utf-8"))
+@pytest.mark.parametrize(("page", "patterns"), [("accuracy.md", "PATTERNS"), ("accuracy_ablations.md", "ABLATIONS")])
+def test_the_page_is_not_stale(page, patterns):
+    module = runpy.run_path(str(ROOT / "docs" / "accuracy_stamp.py"))
+    written = re.search(r"`stamp ([0-9a-f]{16})`", (ROOT / "docs" / page).read_text(encoding="utf-8"))
     assert written is not None
-    assert written[1] == stamp, "overlays, prices or extracts have changed since: run `make accuracy`"
+    now = module["stamp"](module[patterns])
+    assert written[1] == now, "overlays, prices, extracts or tables have changed since: run `make accuracy`"

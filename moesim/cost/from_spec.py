@@ -266,6 +266,8 @@ def build_runtime(software: SoftwareSpec) -> Runtime:
             cross_entropy=fused,
             logits_bytes=logits,
             compiled=runtime.compiled.value,
+            latent_value_views=bool(runtime.latent_value_views and runtime.latent_value_views.value),
+            operators=bool(runtime.operators and runtime.operators.value),
             attention=runtime.attention_kernel.value if runtime.attention_kernel else "fused",
             weights_in_combine=_on(runtime.weights_in_combine),
             bf16_expert_wgrad=_on(runtime.bf16_expert_wgrad),

@@ -24,11 +24,12 @@ def validation_tables(
 ) -> RenderableType:
     """Errors by group, the worst rows, and what was refused."""
     estimated = sum(row.status == "estimated" for row in rows)
-    told = Text(f"{len(rows)} rows, {estimated} estimated; refused: " + (_listed(refused) or "none"))
+    told = Text(f"{len(rows)} rows, {estimated} estimated; refused: " + (listed(refused) or "none"))
     return Group(_groups(groups), _worst(worst(rows)), told)
 
 
-def _listed(counts: Mapping[str, int]) -> str:
+def listed(counts: Mapping[str, int]) -> str:
+    """Counts as a list of words."""
     return ", ".join(f"{count} {reason}" for reason, count in counts.items())
 
 

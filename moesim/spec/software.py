@@ -174,6 +174,12 @@ class Runtime(SpecModel):
     bf16_expert_wgrad: Flag | None = Field(
         None, description="Weight gradients of routed experts are multiplied in BF16 under every recipe."
     )
+    latent_value_views: Flag | None = Field(
+        None, description="Values of latent attention are views of the up-projection, which stays whole; else copies."
+    )
+    operators: Flag | None = Field(
+        None, description="Norms, rotary embedding and gated activations run operator by operator, in eager PyTorch."
+    )
     weights_in_combine: Flag | None = Field(None, description="Router weights multiply outputs, which are kept.")
     placement: Placement
     nvls: Flag = Field(description="Collectives may add in the NVLink switch.")
