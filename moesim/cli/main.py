@@ -20,6 +20,7 @@ import moesim.cli.diagnose as diagnose
 import moesim.cli.estimate as estimate
 import moesim.cli.explain as explain
 import moesim.cli.fabric as fabric
+import moesim.cli.importing as importing
 import moesim.cli.kernel as kernel
 import moesim.cli.place as place
 import moesim.cli.roofline as roofline
@@ -52,6 +53,9 @@ app.command("collective", help=collective.HELP)(collective.command)
 kernel_app = typer.Typer(help=kernel.HELP, no_args_is_help=True, rich_markup_mode=None)
 kernel.register(kernel_app)
 app.add_typer(kernel_app, name="kernel")
+import_app = typer.Typer(help=importing.HELP, no_args_is_help=True, rich_markup_mode=None)
+importing.register(import_app)
+app.add_typer(import_app, name="import")
 calibrate_app = typer.Typer(help="Fit constants to measurements.", no_args_is_help=True, rich_markup_mode=None)
 calibrate_kernels.register(calibrate_app)
 calibrate_app.command("collectives", help=calibrate_collectives.HELP)(calibrate_collectives.command)
