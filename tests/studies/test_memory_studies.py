@@ -51,6 +51,7 @@ def test_more_than_everything_cannot_be_freed(job):
 
 def test_the_longest_sequence_fits_and_the_next_does_not(job):
     (found,) = longest(job, [{"cp": "2"}])
+    assert found.sequence_length is not None
     at_end, beyond = (
         moesim.estimate(job.with_changes({"cp": "2", "sequence_length": str(found.sequence_length + more)}))
         for more in (0, 1024)

@@ -55,14 +55,14 @@ def test_a_run_takes_its_steps(job):
     assert cost.meets is (cost.seconds <= 60 * DAY)
 
 
-def money(job: moesim.Problem, **how: float) -> float:
-    found = budget(job, 1e12, **how).costs[0].money
+def money(job: moesim.Problem, price: float, goodput: float = 1.0) -> float:
+    found = budget(job, 1e12, goodput=goodput, price_per_gpu_hour=price).costs[0].money
     assert found is not None
     return found
 
 
 def test_money_moves_as_told(job):
-    base, dearer = (money(job, price_per_gpu_hour=price) for price in (2.0, 2.2))
+    base, dearer = (money(job, price) for price in (2.0, 2.2))
     moved = budget(job, 1e12, price_per_gpu_hour=2.0).sensitivity
     assert dearer / base - 1 == pytest.approx(moved["price_per_gpu_hour"])
-    assert base / money(job, goodput=1 / 1.1, price_per_gpu_hour=2.0) - 1 == pytest.approx(moved["goodput"])
+    assert base / money(job, 2.0, goodput=1 / 1.1) - 1 == pytest.approx(moved["goodput"])
