@@ -1,8 +1,10 @@
 """A plan: a strategy resolved against a model and a machine, ready to be priced."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TypeVar
 
 import numpy as np
 
@@ -10,6 +12,7 @@ from moesim.base.numeric import Numeric
 from moesim.cost.contention import Contention
 from moesim.cost.expert_gemms import expert_gemms
 from moesim.cost.machine import Group, Machine
+from moesim.cost.once import Once
 from moesim.cost.transports import Transport, transports
 from moesim.cost.uncertainty import PriceErrors
 from moesim.fabric.network import Network
@@ -32,6 +35,8 @@ from moesim.workload.setting import ExpertProducts, Setting
 from moesim.workload.sharding import SHARDINGS, RankParams, Replicas, Sharding, StateTypes, stage_params
 from moesim.workload.stages import Stage
 from moesim.workload.strategy import DTYPE_BYTES, Strategy
+
+T = TypeVar("T")
 
 NVLINK_RATES = ("nvlink_bandwidth", "nvls_bandwidth", "p2p_bandwidth", "alltoall_bandwidth")
 """Rates of the links that follow NVLink."""
@@ -69,7 +74,7 @@ class Slow:
 
 
 @dataclass(frozen=True)
-class Plan:
+class Plan(Once):
     """One run (or a batch of runs that share pipeline shape and methods), with all names resolved.
 
     ``shape`` is the shape of the columns: degrees and machine constants may be arrays of it. ``errors``: columns in
@@ -169,28 +174,31 @@ class Plan:
         cut = Cut(strategy.capacity_factor, strategy.capacity_per == "expert", strategy.replicated_experts)
         return skew(strategy.routing, self.model.moe.num_experts, strategy.ep, cut)
 
+    def group(self, axis: str) -> Group:
+        """Ranks of the communicator of an axis."""
+        return self.once("group", axis, lambda: self.machine.group(self.mesh, axis))
+
     @property
     def expert_group(self) -> Group:
         """Ranks over which the experts are spread."""
-        return self.machine.group(self.mesh, "ep")
+        return self.group("ep")
 
     @property
     def replica_group(self) -> Group:
         """Ranks that share the dense state of a stage."""
-        return self.machine.group(self.mesh, "dense-shard")
+        return self.group("dense-shard")
 
-    @cached_property
+    @property
     def stage_ring(self) -> Group:
         """Ranks at the same place of all pipeline stages."""
-        return self.machine.group(self.mesh, "pp")
+        return self.group("pp")
 
     def raised(self, work: Work, category: str, name: str) -> Numeric:
         """Factor on the price of an operation in the columns that raise its family; 1 where none do. [-]"""
         if self.errors is None:
             return 1.0
         axis = work.axis if isinstance(work, Message) else "ep" if isinstance(work, ExpertLeg) else None
-        group = None if axis is None else self.machine.group(self.mesh, axis)
-        return self.errors.raised(work, category, name, group)
+        return self.errors.raised(work, category, name, None if axis is None else self.group(axis))
 
     @property
     def half(self) -> "Plan":
@@ -302,16 +310,20 @@ class Plan:
         return StateTypes(param, grad, moment, main, copies, compute, kept.matrix_moments, kept.plain_moments)
 
     @cached_property
+    def alike(self) -> tuple[int, ...]:
+        """For each stage the first one of the same composition."""
+        first: dict[tuple[object, ...], int] = {}
+        return tuple(first.setdefault(composition(self, stage), index) for index, stage in enumerate(self.stages))
+
+    def of_stages(self, made: Callable[[Stage], T]) -> tuple[T, ...]:
+        """What is `made` of each stage; those that are alike share it."""
+        found = {index: made(self.stages[index]) for index in sorted(set(self.alike))}
+        return tuple(found[index] for index in self.alike)
+
+    @cached_property
     def params(self) -> tuple[RankParams, ...]:
         """Parameters of each stage on one of its ranks."""
-        distinct: dict[tuple[object, ...], RankParams] = {}
-        found = []
-        for stage in self.stages:
-            key = composition(self, stage)
-            if key not in distinct:
-                distinct[key] = stage_params(self.model, stage, self.mesh, self.sequence_length)
-            found.append(distinct[key])
-        return tuple(found)
+        return self.of_stages(lambda stage: stage_params(self.model, stage, self.mesh, self.sequence_length))
 
     @property
     def compression(self) -> tuple[Compression | None, int]:
@@ -338,7 +350,7 @@ class Plan:
         adapting = self.adapting
         if adapting is None:
             return self.params
-        return tuple(adapting.stage_params(self.model, stage, self.mesh) for stage in self.stages)
+        return self.of_stages(lambda stage: adapting.stage_params(self.model, stage, self.mesh))
 
     def gathered_bytes(self, params: RankParams, trained: RankParams) -> RankParams:
         """What a gathering of split weights brings back, of each kind. [B]"""

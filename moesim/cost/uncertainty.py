@@ -22,6 +22,7 @@ from moesim.cost.certainty import (
 )
 from moesim.cost.kernel_certainty import is_measured, kernel_sigma
 from moesim.cost.machine import Group, Machine, Residuals
+from moesim.cost.once import Once
 from moesim.cost.regimes import family, quantities, regime
 from moesim.workload.ops import AttentionCore, ExpertLeg, FusedExperts, Gemm, Message, Traffic, Work
 
@@ -43,7 +44,7 @@ class Outside:
 
 
 @dataclass
-class PriceErrors:
+class PriceErrors(Once):
     """Columns of a batch that raise the prices of a family.
 
     ``columns``: for each family with residuals, the column where all of its prices are raised, and the one where only
@@ -68,22 +69,29 @@ class PriceErrors:
         group
             Ranks that a message or an expert leg goes between.
         """
+        ranks = None if group is None else (float(group.size), float(group.nodes))
+        factor, found = self.once((category, ranks), work, lambda: self._factor(work, category, group))
+        for one in found:
+            self.outside[replace(one, operation=name)] = None
+        return factor
+
+    def _factor(self, work: Work, category: str, group: Group | None) -> tuple[Numeric, list[Outside]]:
+        """Factor on the price of an operation, and what of it is outside, its name left out."""
         which, kind, values = placed(work, category, self.machine, self.transport, group)
         if which is None:
-            return 1.0
+            return 1.0, []
         known = self.machine.residuals.get(which)
         if known is None:
             self.uncalibrated[which] = None
-            return 1.0
-        found = list(beyond(known, which, name, kind, values))
-        self.outside.update(dict.fromkeys(found))
+            return 1.0, []
         sigma = self._sigma(known, kind, work, group, values)
         factor = np.ones(self.count)
         everywhere, only_outside = self.columns[which]
         factor[everywhere] = np.exp(sigma)
+        found = beyond(known, which, "", kind, values)
         if found:
             factor[only_outside] = np.exp(sigma)
-        return factor
+        return factor, found
 
     def _sigma(
         self, known: Residuals, kind: str, work: Work, group: Group | None, values: Mapping[str, float]

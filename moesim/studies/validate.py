@@ -78,11 +78,24 @@ def validated(path: Path, jobs: int = 1) -> Iterator[Row]:
         Processes that share the work.
     """
     rows = list(table_rows(path))
+    shares = [rows[first : first + SHARE] for first in range(0, len(rows), SHARE)]
     if jobs <= 1:
-        yield from map(row_of, rows)
+        for share in shares:
+            yield from rows_of(share)
         return
     with ProcessPoolExecutor(jobs) as pool:
-        yield from pool.map(row_of, rows, chunksize=4)
+        for found in pool.map(rows_of, shares):
+            yield from found
+
+
+SHARE = 8
+"""Rows that a process takes at a time."""
+
+
+def rows_of(printed: Sequence[Mapping[str, str]]) -> list[Row]:
+    """Rows with their estimates; files of the library are looked at once for all of them."""
+    with library.unchanging():
+        return [row_of(one) for one in printed]
 
 
 def row_of(printed: Mapping[str, str]) -> Row:
