@@ -16,7 +16,7 @@ from moesim.base.errors import SpecError, did_you_mean
 from moesim.estimator import estimate
 from moesim.result import Estimate
 from moesim.spec import library
-from moesim.studies.run_table import Refused, Run, run_of, table_rows
+from moesim.studies.run_table import Refused, Run, run_of, shares, table_rows
 
 SHIPPED = "published_runs.csv"
 """Table of published runs that comes with moesim, in scenarios/tables."""
@@ -78,18 +78,13 @@ def validated(path: Path, jobs: int = 1) -> Iterator[Row]:
         Processes that share the work.
     """
     rows = list(table_rows(path))
-    shares = [rows[first : first + SHARE] for first in range(0, len(rows), SHARE)]
     if jobs <= 1:
-        for share in shares:
+        for share in shares(rows):
             yield from rows_of(share)
         return
     with ProcessPoolExecutor(jobs) as pool:
-        for found in pool.map(rows_of, shares):
+        for found in pool.map(rows_of, shares(rows)):
             yield from found
-
-
-SHARE = 8
-"""Rows that a process takes at a time."""
 
 
 def rows_of(printed: Sequence[Mapping[str, str]]) -> list[Row]:
