@@ -12,8 +12,10 @@ LayerRule = Callable[[Mapping[str, Any], int], list[bool]]
 
 @dataclass(frozen=True)
 class MoeKeys:
-    """Keys of the experts: how many, their size, the size of the shared experts or their number, the dense size, and
-    the groups of experts that a token's routes stay in."""
+    """Keys of the experts.
+
+    How many, their size, the size of the shared experts or their number, the dense size, and groups that routes stay in.
+    """
 
     experts: str
     size: str
