@@ -35,6 +35,8 @@ def expert_leg(
         row * hidden,
         load=setting.exchanged_load,
         node_limit=setting.node_limit,
+        groups=moe.groups,
+        token_groups=moe.token_groups,
         return_bytes=2.0 * hidden,
     )
 
