@@ -59,7 +59,6 @@ CAUSES = {
     "ABL-2(39|45|47)": INTERLEAVED,
     "ABL-264": "The side without FSDP. 1,254 TFLOP/s is below what nearly the same layout reaches in other releases (1,474 on B200 in "
     "25.02, 1,593 in 25.09); its recipe of FP8 is not printed.",
-    "OABL-026": "The source moves rows in MXFP8 on all four legs of a layer; only the dispatch of the forward is priced cast.",
     "OABL-03[34]": "FSDP runs of another MoE block and optimizer than the one that is priced, as the report says.",
     "OABL-038": "Row-wise exchange of a small model (rows of 2,048 values): with its rate, read off a model of 4,096, it makes two fifths of the "
     "step.",
