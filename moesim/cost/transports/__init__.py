@@ -14,7 +14,8 @@ from moesim.workload.setting import LayoutPasses
 class Transport(Protocol):
     """What a transport declares. Times in s, memory in B, shares of a GPU's SMs in [0, 1].
 
-    It may also say that it ``carries_scales`` of rows in a low precision beside them, and that its buffers are in
+    It may also say that it ``carries_scales`` of rows in a low precision beside them, that it then ``casts_every_leg`` and
+    not only the dispatch of the forward, and that its buffers are in
     ``symmetric_memory``, into which kernels of other ranks write.
     """
 
