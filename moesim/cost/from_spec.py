@@ -5,7 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from moesim.cost.certainty import NET, NODE
-from moesim.cost.machine import Gpu, Host, KernelConstants, Links, Machine, Nccl, Residuals, Runtime, RuntimeMemory
+from moesim.cost.machine import (
+    Gpu,
+    Host,
+    KernelConstants,
+    Links,
+    Machine,
+    Nccl,
+    Power,
+    Residuals,
+    Runtime,
+    RuntimeMemory,
+)
 from moesim.fabric.network import Network
 from moesim.fabric.resolve import Parts, network
 from moesim.spec import library
@@ -85,7 +96,16 @@ def build_gpu(gpu: GpuSpec) -> Gpu:
         KernelConstants(**kernels),
         gpu.l2_capacity.value,
         gpu.pcie_bandwidth.value,
+        build_power(gpu),
     )
+
+
+def build_power(gpu: GpuSpec) -> Power | None:
+    """Return what a GPU draws, where it is known."""
+    if gpu.energy is None:
+        return None
+    per_flop = {name: energy.value for name, energy in gpu.energy.per_flop.items()}
+    return Power(gpu.power.value, gpu.energy.idle_power.value, per_flop, gpu.energy.per_byte.value)
 
 
 def build_residuals(gpu: str, own: Sequence[CalibrationSpec] = ()) -> dict[str, Residuals]:

@@ -79,10 +79,21 @@ class KernelConstants:
 
 
 @dataclass(frozen=True)
+class Power:
+    """What a GPU may draw and what draws it. [W, W, J/FLOP by type of operand, J/B]"""
+
+    limit: Numeric
+    idle: Numeric
+    per_flop: Mapping[str, Numeric]
+    per_byte: Numeric
+
+
+@dataclass(frozen=True)
 class Gpu:
     """One GPU. Rates are dense; bandwidths per direction. [FLOP/s, B/s, B]
 
-    ``rates``: peak of the GEMM form for each kind of operand, where ``gemm_efficiency`` applies.
+    ``rates``: peak of the GEMM form for each kind of operand, where ``gemm_efficiency`` applies. ``power``: None where
+    nobody measured it.
     """
 
     name: str
@@ -94,6 +105,7 @@ class Gpu:
     kernels: KernelConstants
     l2_capacity: Numeric = 50e6
     pcie_bandwidth: Numeric = 64e9
+    power: Power | None = None
 
 
 @dataclass(frozen=True)
