@@ -68,6 +68,7 @@ class KernelConstants:
     attention_wide_penalty: Numeric = 1.1
     attention_latent_penalty: Numeric = 1.0
     attention_power_slope: Numeric = 0.09
+    attention_flash1: Numeric = 1.0
     attention_flash2_forward: Numeric = 1.0
     attention_flash2_backward: Numeric = 1.0
     memory_l2: Numeric = 0.5
@@ -134,6 +135,7 @@ class Links:
     Bandwidths per direction and GPU [B/s]; latencies [s]. A ``*_ramp`` is what a message of 1 MB takes beyond latency
     and bandwidth; it grows with the square root of the size. [s] ``fits`` are corrections from measurements, see
     ``cost/collectives/nccl.py``; ``nccl`` what is switched on.
+    ``collective_sms``: SMs that the kernel of a collective occupies. [-]
     """
 
     nvlink_bandwidth: Numeric
@@ -159,6 +161,7 @@ class Links:
     nic_alltoall_efficiency: Numeric
     nic_alltoall_half_bytes: Numeric
     nvls: bool = True
+    collective_sms: Numeric = 0.0
     fits: Mapping[str, Numeric] = field(default_factory=dict)
     nccl: Nccl = Nccl()
 

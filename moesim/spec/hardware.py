@@ -75,6 +75,13 @@ class KernelConstants(SpecModel):
         None, description="Time of a 64x64 tile over its share. [-]"
     )
     grouped_gemm_half_tile_penalty: Positive | None = Field(None, description="The same of a 64x128 tile. [-]")
+    gemm_first_library: Share | None = Field(
+        None,
+        description="Rate of 16-bit products in the first libraries for this architecture over the calibrated. [-]",
+    )
+    attention_flash1: Positive | None = Field(
+        None, description="Rate of the first FlashAttention, or its kernel in Triton, over the calibrated kernel. [-]"
+    )
     attention_flash2_forward: Positive | None = Field(
         None, description="Rate of FlashAttention 2 over that of the calibrated kernel. [-]"
     )
@@ -177,6 +184,7 @@ class NodeLinks(SpecModel):
     alltoall_bandwidth: Bandwidth
     alltoall_latency: Seconds
     alltoall_ramp: Seconds
+    collective_sms: Number | None = Field(None, description="SMs that the kernel of a collective occupies. [-]")
     fits: dict[str, Constant] = Field(
         default_factory=dict, description="Corrections of collectives in a node; see `moesim.cost.collectives.nccl`."
     )

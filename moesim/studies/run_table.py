@@ -212,8 +212,11 @@ def _software(row: Row) -> str:
     name = software_for(row.get("stack") or "megatron-core", row.get("stack_version", ""))
     if name.startswith("torchtitan") and row.get("compile") == "0":
         return name.replace("torchtitan", "torchtitan-eager")
-    pure = row["gpu"] == "a100-sxm-40gb" or (row["gpu"] == "a100-sxm-80gb" and row["model"] == "mpt-70b")
-    return "llm-foundry-pure" if name == "llm-foundry" and pure else name
+    if name != "llm-foundry":
+        return name
+    many = row["gpu"] == "h100-sxm-80gb" and int(row["num_gpus"]) >= 128
+    pure = row["gpu"] == "a100-sxm-40gb" or (row["gpu"] == "a100-sxm-80gb" and row["model"] == "mpt-70b") or many
+    return "llm-foundry-pure" if pure else name
 
 
 def _placed(problem: Problem) -> tuple[Problem, tuple[str, ...]]:

@@ -27,7 +27,7 @@ class Fusion:
         Router weights multiply the experts' outputs on the way back instead of their activations, so the outputs are
         kept for the gradient of the weights.
     attention
-        ``fused``: one kernel of the latest kind; ``flash2``: FlashAttention 2; ``unfused``: scores go through memory.
+        ``fused``: one kernel of the latest kind; ``flash1``, ``flash2``: FlashAttention 1 and 2; ``unfused``: scores go through memory.
     """
 
     cross_entropy: bool = False
