@@ -2,11 +2,13 @@
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TypeGuard
 
 import numpy as np
 
 from moesim.base.numeric import Numeric
 from moesim.cost.machine import Power
+from moesim.cost.memory_bound import traffic_time
 from moesim.cost.plan import Plan, composition
 from moesim.cost.power import follows_clock, step_energy, sustained_clock
 from moesim.cost.price import launch_time, launches, op_time
@@ -26,7 +28,7 @@ from moesim.workload.embedding import embedding_block, head_block, mtp_block
 from moesim.workload.gathering import sharded_block
 from moesim.workload.layers import joined, layer_block, recomputed
 from moesim.workload.model import Layer
-from moesim.workload.ops import Block, Op, Saved
+from moesim.workload.ops import Block, Message, Op, Saved, Work
 from moesim.workload.precision import recipes
 from moesim.workload.sharding import RankParams, embedding_params, head_params, layer_params, mtp_params
 from moesim.workload.splitting import split_backward
@@ -229,7 +231,14 @@ def _prices(ops: tuple[Op, ...], plan: Plan, scale: Numeric, added: frozenset[st
 def _seconds(plan: Plan, op: Op) -> Numeric:
     """Time of an operation, raised in the columns that raise its family. [s]"""
     alone = op_time(op, plan.mesh, plan.machine, plan.transport)
+    if plan.machine.runtime.sequence_copies and not plan.strategy.overlap_tp and _along_sequence(work := op.work):
+        alone = alone + traffic_time(2 * work.size, plan.machine.gpu) * (np.asarray(plan.mesh.tp) > 1)
     return alone if plan.errors is None else alone * plan.raised(op.work, op.category, op.name)
+
+
+def _along_sequence(work: Work) -> TypeGuard[Message]:
+    """Whether a message gathers or scatters shards of the sequence over the tensor-parallel ranks."""
+    return isinstance(work, Message) and work.axis == "tp" and work.collective in ("all-gather", "reduce-scatter")
 
 
 def chunk_blocks(plan: Plan, stage: Stage, blocks: Blocks) -> list[PricedBlock]:

@@ -296,4 +296,5 @@ def build_runtime(software: SoftwareSpec) -> Runtime:
         local_accumulation=runtime.grad_accumulation.value == "local",
         bf16_layers=int(runtime.bf16_layers.value),
         max_live_params=live.value if (live := software.constants.get("max_live_parameters")) else None,
+        sequence_copies=bool(runtime.sequence_copies and runtime.sequence_copies.value),
     )

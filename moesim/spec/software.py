@@ -178,6 +178,9 @@ class Runtime(SpecModel):
     gemm_library: GemmLibrary | None = Field(None, description="Library of products; the calibrated one where open.")
     attention_kernel: AttentionKernel | None = Field(None, description="How the attention core runs; fused where open.")
     weights_in_combine: Flag | None = Field(None, description="Router weights multiply outputs, which are kept.")
+    sequence_copies: Flag | None = Field(
+        None, description="Gathers and scatters of tensor parallelism along the sequence copy what they move."
+    )
     placement: Placement
     nvls: Flag = Field(description="Collectives may add in the NVLink switch.")
     reported_memory: ReportedMemory
