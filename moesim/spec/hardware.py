@@ -106,12 +106,6 @@ class Energies(SpecModel):
     per_flop: dict[str, FlopEnergy] = Field(description="Of the tensor cores and what feeds them, by type of operand.")
     per_byte: ByteEnergy = Field(description="Of the device memory and what carries its bytes.")
 
-    @model_validator(mode="after")
-    def _has_bf16(self) -> Energies:
-        if "bf16" not in self.per_flop:
-            raise ValueError("per_flop has no bf16; a type that is left out costs as much")
-        return self
-
 
 class GpuSpec(NamedSpec):
     """One GPU: peaks of its datasheet, the capacity its driver reports, constants of its kernels."""
@@ -153,6 +147,8 @@ class GpuSpec(NamedSpec):
     def _has_bf16(self) -> GpuSpec:
         if "bf16" not in self.peak_flop_rate:
             raise ValueError("peak_flop_rate has no bf16; MFU is reported against it")
+        if self.energy is not None and "bf16" not in self.energy.per_flop:
+            raise ValueError("energy.per_flop has no bf16; a type that is left out costs as much")
         return self
 
 
