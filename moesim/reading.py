@@ -113,7 +113,7 @@ RESOURCES = (
     ("nic", ("links.nic_bandwidth", "rdma_bandwidth", "message_rate")),
     ("nvlink", ("links.nvlink_bandwidth", "links.nvls_bandwidth", "links.p2p_bandwidth", "links.alltoall_bandwidth")),
     ("nvlink", ("_nvlink_bandwidth",)),
-    ("transport-sms", ("_sm_bandwidth", "block_bandwidth")),
+    ("transport-sms", ("_sm_bandwidth", "block_bandwidth", ".shared_bandwidth")),
     ("pcie", ("gpu.pcie_bandwidth",)),
     ("cpu", ("host.update_rate",)),
     ("host", ("host.launch", "host.sync", "host.graph")),
