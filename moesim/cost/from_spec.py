@@ -28,6 +28,7 @@ from moesim.spec.load import ScenarioSpecs
 from moesim.spec.own import COLLECTIVES
 from moesim.spec.own import of as own_of
 from moesim.spec.software import Flag, SoftwareSpec
+from moesim.spec.software import Runtime as RuntimeSpec
 from moesim.spec.transport import TransportSpec
 from moesim.workload.setting import Fusion
 
@@ -281,6 +282,14 @@ def gemm_rates(gpu: GpuSpec) -> dict[str, float]:
     return rates
 
 
+def _shard_copies(runtime: RuntimeSpec) -> float:
+    """What the messages of a layer's sharded state cost for each rank beside their transfer. [s]"""
+    if runtime.shard_copy is None:
+        return 0.0
+    tensors = runtime.tensors_per_layer.value if runtime.tensors_per_layer else 1.0
+    return tensors * runtime.shard_copy.value
+
+
 def build_runtime(software: SoftwareSpec) -> Runtime:
     """Return what the software does beside the strategy."""
     runtime = software.runtime
@@ -310,7 +319,9 @@ def build_runtime(software: SoftwareSpec) -> Runtime:
         whole_reduction=_on(runtime.whole_reduction),
         bf16_layers=int(runtime.bf16_layers.value),
         max_live_params=live.value if (live := software.constants.get("max_live_parameters")) else None,
-        sequence_copies=bool(runtime.sequence_copies and runtime.sequence_copies.value),
+        blocking_gathers=_on(runtime.blocking_gathers),
+        shard_copies=_shard_copies(runtime),
+        sequence_copies=_on(runtime.sequence_copies),
     )
 
 

@@ -185,7 +185,8 @@ class Runtime:
 
     ``launches_*``: kernels that the host launches for one layer, forward and backward, nothing recomputed; None keeps
     the count of the modelled operations. ``upcast_gradients``: the optimizer works on FP32 copies of lower gradients.
-    ``sequence_copies``: what tensor-parallel gathers bring and scatters take is copied, as collectives only know the first
+    ``blocking_gathers``: nothing runs beside the gathers of sharded weights. ``shard_copies``: what a message of sharded
+    state costs for each rank beside its transfer. [s] ``sequence_copies``: what tensor-parallel gathers bring and scatters take is copied, as collectives only know the first
     dimension. ``main_param_remainders``: main weights hold only the bits that BF16 weights lack. ``local_accumulation``:
     gradients of several micro-batches are added before they are reduced. ``grad_add``: gradients are added into their
     buffer by kernels that take so many times longer than plain ones; None where the GEMM adds them. ``whole_reduction``:
@@ -204,6 +205,8 @@ class Runtime:
     bf16_layers: int = 0
     max_live_params: float | None = None
     sequence_copies: bool = False
+    blocking_gathers: bool = False
+    shard_copies: float = 0.0
 
 
 @dataclass(frozen=True)
