@@ -36,7 +36,7 @@ global_batch: 128
 strategy: {tp: 2, pp: 4, ep: 8, micro_batch: 1}
 overrides: # a host that keeps ahead of these small kernels most of the time
   software.host.framework_per_kernel: 5 us
-  software.runtime.launches_per_moe_layer: 90
+  software.runtime.launches_per_operation: 1
 """
 
 

@@ -5,7 +5,7 @@ from functools import cached_property
 
 from moesim.base.numeric import Numeric
 from moesim.cost.plan import Plan
-from moesim.cost.price import launch_time, launches, op_time
+from moesim.cost.price import calls_time, launch_time, launches, op_time
 from moesim.cost.stage import Ops, PricedOp
 from moesim.workload.adapting import adapted_block, frozen_block
 from moesim.workload.embedding import embedding_block, head_block, mtp_block
@@ -89,7 +89,7 @@ def _layer(plan: Plan, layer: Layer, repeated: bool, in_bf16: bool) -> PricedBlo
     static = tuple(Saved(f"graph-input-{scope}", row) for scope in captured)  # inputs stay at their address
     block = replace(block, saved=block.saved + static)
     plain = layer_block(layer, plan.model.hidden, setting.plain)
-    scale: Numeric = 1.0
+    scale: Numeric = runtime.launches_per_operation if layer.moe else 1.0
     if launched:
         scale = launched / sum((launches(op, plan.mesh) for op in plain.forward + plain.backward), 0.0)
     return _priced(plan, block, params, repeated, scale, layer)
@@ -142,7 +142,8 @@ def _prices(ops: tuple[Op, ...], plan: Plan, scale: Numeric, added: frozenset[st
 
     def launches(op: Op) -> Numeric:
         times = 1.0 if op.name.removesuffix(" again") in added else scale
-        return times * launch_time(op, mesh, machine, plan.captures(op.scope))
+        captured = plan.captures(op.scope)
+        return times * launch_time(op, mesh, machine, captured) + calls_time(op, machine, captured)
 
     return tuple(PricedOp(op, seconds(op), launches(op)) for op in ops)
 

@@ -16,6 +16,7 @@ from moesim.spec.hardware import GpuSpec, NicSpec, NodeSpec
 from moesim.spec.load import ScenarioSpecs
 from moesim.spec.own import COLLECTIVES
 from moesim.spec.own import of as own_of
+from moesim.spec.provenance import Number
 from moesim.spec.software import SoftwareSpec
 from moesim.spec.transport import TransportSpec
 from moesim.workload.setting import Fusion
@@ -42,6 +43,8 @@ def build_machine(specs: ScenarioSpecs) -> Machine:
             software.host.device_sync.value,
             software.host.graph_launch.value,
             software.host.update_rate.value,
+            software.host.library_call.value,
+            software.host.chunk.value,
         ),
         runtime=build_runtime(software),
         memory=RuntimeMemory(
@@ -242,6 +245,10 @@ def gemm_rates(gpu: GpuSpec) -> dict[str, float]:
     return rates
 
 
+def _number(constant: Number | None) -> float | None:
+    return None if constant is None else constant.value
+
+
 def build_runtime(software: SoftwareSpec) -> Runtime:
     """Return what the software does beside the strategy."""
     runtime = software.runtime
@@ -259,8 +266,10 @@ def build_runtime(software: SoftwareSpec) -> Runtime:
             compiled=runtime.compiled.value,
             attention=runtime.attention_kernel.value if runtime.attention_kernel else "fused",
             weights_in_combine=bool(runtime.weights_in_combine and runtime.weights_in_combine.value),
+            product_each_expert=bool(runtime.product_each_expert and runtime.product_each_expert.value),
         ),
-        launches_per_moe_layer=runtime.launches_per_moe_layer.value,
+        launches_per_moe_layer=_number(runtime.launches_per_moe_layer),
+        launches_per_operation=_number(runtime.launches_per_operation) or 1.0,
         launches_per_dense_layer=runtime.launches_per_dense_layer.value,
         main_param_remainders=runtime.main_param_remainders.value,
         local_accumulation=runtime.grad_accumulation.value == "local",

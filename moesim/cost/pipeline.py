@@ -21,6 +21,7 @@ from moesim.cost.stage import (
     BACKWARD,
     FORWARD,
     ChunkTime,
+    HostTimes,
     Keep,
     Ops,
     Piece,
@@ -183,6 +184,8 @@ class _Chunks:
         self._known: dict[object, ChunkTime] = {}
         self._busy: dict[object, Numeric] = {}
         self._halves = price_blocks(plan.half) if plan.strategy.two_batch_overlap else None
+        host = plan.machine.host
+        self._host = HostTimes(host.sync, host.graph if plan.captures("full") else host.chunk)
 
     def single(self, kind: str, stage: int) -> ChunkTime:
         key = (kind, self._keys[stage])
@@ -226,7 +229,7 @@ class _Chunks:
     def _time(self, key: object, pieces: Callable[[], tuple[Piece, ...]], share: Numeric | Contention) -> ChunkTime:
         if key not in self._known:
             plan = self._plan
-            self._known[key] = chunk_time(pieces(), plan.shape, plan.machine.host.sync, share, self._keep)
+            self._known[key] = chunk_time(pieces(), plan.shape, self._host, share, self._keep)
         return self._known[key]
 
 

@@ -124,7 +124,12 @@ class Plan:
             return bare
         leg = expert_leg(self.model.moe, self.model.hidden, bare)
         passes = self.transport.passes(leg, self.expert_group)
-        return replace(bare, passes=replace(passes, host_syncs=0) if strategy.sync_free else passes)
+        captured = self.captures("moe") or self.captures("full")
+        if strategy.sync_free or captured:
+            passes = replace(passes, host_syncs=0)
+        elif self.machine.runtime.fusion.product_each_expert:  # the library asks for the rows of each expert
+            passes = replace(passes, host_syncs=max(passes.host_syncs, 1))
+        return replace(bare, passes=passes)
 
     @property
     def routed_load(self) -> Numeric:

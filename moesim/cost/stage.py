@@ -2,8 +2,9 @@
 
 Lanes are streams: ``host`` launches kernels one after another, ``sm`` computes, ``tp``, ``cp`` and ``ep`` carry the
 tensor-parallel, context-parallel and expert messages, ``dp`` gathers split weights and reduces gradients. An operation starts when its launch, its inputs and its lane are ready. A host
-sync makes the host wait for the device, so the launches behind it are exposed. Each chunk starts with the host at the
-same point as the device: what the host got ahead in the chunk before is not credited.
+sync makes the host wait for what the operation itself waits for, so the launches behind it are exposed. Each chunk starts
+with the host at the same point as the device. What the host does between two chunks comes at the end of its lane, where
+it hides behind what the device still has to do: without a sync the host is ahead by that much when the next one starts.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Mapping
@@ -22,6 +23,18 @@ from moesim.workload.ops import Op
 LANES = ("host", "sm", "tp", "ep", "cp", "dp")
 HOST, SM, TP, EP, CP, DP = range(len(LANES))
 SEGMENTS = ("combine", "attention", "dispatch", "experts")
+
+
+@dataclass(frozen=True)
+class HostTimes:
+    """What the host does beside launches. [s]
+
+    ``sync``: a read of the device and the wake-up behind it; ``chunk``: the schedule, its sends and the autograd engine
+    around one forward or backward.
+    """
+
+    sync: Numeric
+    chunk: Numeric = 0.0
 
 
 @dataclass(frozen=True)
@@ -133,7 +146,11 @@ Keep = Mapping[str, NDArray[np.float64]]
 
 
 def chunk_time(
-    pieces: tuple[Piece, ...], shape: tuple[int, ...], host_sync: Numeric, sm_share: Numeric | Contention, keep: Keep
+    pieces: tuple[Piece, ...],
+    shape: tuple[int, ...],
+    host: HostTimes,
+    sm_share: Numeric | Contention,
+    keep: Keep,
 ) -> ChunkTime:
     """Longest path through the operations of a chunk.
 
@@ -143,8 +160,8 @@ def chunk_time(
         Operations in lane order.
     shape
         Shape of the columns that the prices span; ``()`` for scalars.
-    host_sync
-        Time of a device-to-host read and the wake-up of the host. [s]
+    host
+        Time of a read of the device by the host, and of what the host does around each chain.
     sm_share
         Share of the SMs that a running expert transport takes from the kernels beside it, or what else they lose to each
         other. [-]
@@ -161,14 +178,15 @@ def chunk_time(
             lists.append(piece.ops)
     flat = [priced for ops in lists for priced in ops]
     device = _columns([priced.seconds * keep.get(priced.op.category, 1.0) for priced in flat], shape)
-    host = _columns([priced.launch * keep.get("host", 1.0) for priced in flat], shape)
-    sync = _columns([host_sync * keep.get("host", 1.0)], shape)
+    shown = keep.get("host", 1.0)
+    launched = _columns([priced.launch * shown for priced in flat], shape)
+    waits = _columns([host.sync * shown, host.chunk * shown], shape)
     lanes = np.array([priced.lane for priced in flat])
     contention = sm_share if isinstance(sm_share, Contention) else Contention(sm_share)
     counts = _uses(pieces, distinct, lists)
     names = [priced.op.category for priced in flat]
     device = stretched(device, names, lanes == EP, lanes == SM, counts, contention)
-    durations = np.concatenate([device, host, sync])
+    durations = np.concatenate([device, launched, waits])
     structures = tuple(_structure(ops) for ops in lists)
     graph = _graph(structures, tuple((piece.chain, distinct[id(piece.ops)]) for piece in pieces))
     result = run(graph, durations)
@@ -259,7 +277,7 @@ def _graph(structures: tuple[Structure, ...], sequence: tuple[tuple[int, int], .
                 continue
             builder.task(key, task.lane, row, (*before, launch))
             if task.host_sync:
-                builder.task(("sync", *key), HOST, 2 * total, (key,))
+                builder.task(("sync", *key), HOST, 2 * total, (*before, launch))
             previous = before
             if task.prefetch:
                 tails[chain] = (*tails.get(chain, ()), key)
@@ -267,6 +285,8 @@ def _graph(structures: tuple[Structure, ...], sequence: tuple[tuple[int, int], .
                 tails[chain] = (key,)
         finished.append(tails.get(chain, ()))
     flush()
+    for chain in ends:
+        builder.task(("chunk", chain), HOST, 2 * total + 1, ())
     return builder.build()
 
 

@@ -12,7 +12,10 @@ LayerRule = Callable[[Mapping[str, Any], int], list[bool]]
 
 @dataclass(frozen=True)
 class MoeKeys:
-    """Keys of the experts: how many, their size, the size of the shared experts or their number, the dense size."""
+    """Keys of the experts: how many, their size, the size of the shared experts or their number, the dense size.
+
+    ``biased``: their products add a bias.
+    """
 
     experts: str
     size: str
@@ -20,6 +23,7 @@ class MoeKeys:
     shared_size: str = ""
     shared_experts: str = ""
     dense: str = "intermediate_size"
+    biased: bool = False
 
 
 @dataclass(frozen=True)
@@ -113,7 +117,7 @@ FAMILIES: dict[str, Family] = {
         defaults={"head_dim": 64, "num_key_value_heads": 8, "sliding_window": 128},
         biased=True,
         window=_all_but_every("", 2),
-        moe=MoeKeys("num_local_experts", "intermediate_size"),
+        moe=MoeKeys("num_local_experts", "intermediate_size", biased=True),
     ),
     "gpt2": Family(
         names={

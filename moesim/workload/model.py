@@ -132,13 +132,17 @@ class Dense:
 
 @dataclass(frozen=True)
 class Moe:
-    """Routed experts, chosen ``top_k`` per token, beside shared experts of ``shared_size`` in all (0 for none)."""
+    """Routed experts, chosen ``top_k`` per token, beside shared experts of ``shared_size`` in all (0 for none).
+
+    ``bias``: their products add one. It costs time and next to no parameters, which are not counted.
+    """
 
     num_experts: int
     top_k: int
     ffn_size: int
     gated: bool = True
     shared_size: int = 0
+    bias: bool = False
 
     def expert_params(self, hidden: int) -> int:
         """Parameters of one expert. [-]"""

@@ -26,14 +26,17 @@ class Fusion:
     weights_in_combine
         Router weights multiply the experts' outputs on the way back instead of their activations, so the outputs are
         kept for the gradient of the weights.
+    product_each_expert
+        A library multiplies expert by expert on parallel streams, so the host launches a product for each.
     attention
-        ``fused``: one kernel of the latest kind; ``flash2``: FlashAttention 2; ``unfused``: scores go through memory.
+        ``fused``: one kernel of the latest kind; ``fp8``: the same in FP8; ``flash2``: FlashAttention 2; ``unfused``: scores go through memory.
     """
 
     cross_entropy: bool = False
     logits_bytes: float = 6.0
     compiled: bool = False
     weights_in_combine: bool = False
+    product_each_expert: bool = False
     attention: str = "fused"
 
 
