@@ -72,6 +72,8 @@ SPEC_PATHS = {
     "gpu.rates.mxfp8": "gpu.peak_flop_rate.fp8",
     "gpu.rates.mxfp8-wgrad": "gpu.peak_flop_rate.fp8",
     "gpu.rates.nvfp4": "gpu.peak_flop_rate.fp4",
+    "gpu.power.limit": "gpu.power",
+    "gpu.power.idle": "gpu.energy.idle_power",
     "links.nvlink_bandwidth": "node.links.nvlink_usable_bandwidth",
     "links.nic_bandwidth": "nic.bandwidth",
     "links.nic_latency": "fabric.latency",
@@ -89,6 +91,7 @@ def _spec_path(machine: Machine, path: str) -> str:
     candidates = (
         SPEC_PATHS.get(path, ""),
         path.replace("gpu.rates.", "gpu.peak_flop_rate."),
+        path.replace("gpu.power.", "gpu.energy."),
         path,
         f"node.{path}",
         path.replace("links.fits.", "fabric.fits."),
@@ -102,6 +105,7 @@ def _spec_path(machine: Machine, path: str) -> str:
 RESOURCES = (
     ("tensor-cores", ("gpu.rates.",)),
     ("hbm", ("gpu.memory_bandwidth",)),
+    ("power", ("gpu.power.limit",)),
     ("nic", ("links.nic_bandwidth", "rdma_bandwidth", "message_rate")),
     ("nvlink", ("links.nvlink_bandwidth", "links.nvls_bandwidth", "links.p2p_bandwidth", "links.alltoall_bandwidth")),
     ("nvlink", ("_nvlink_bandwidth",)),

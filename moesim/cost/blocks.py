@@ -2,17 +2,34 @@
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TypeGuard
+
+import numpy as np
 
 from moesim.base.numeric import Numeric
-from moesim.cost.plan import Plan
+from moesim.cost.machine import Power
+from moesim.cost.memory_bound import traffic_time
+from moesim.cost.plan import Plan, composition
+from moesim.cost.power import follows_clock, step_energy, sustained_clock
 from moesim.cost.price import calls_time, launch_time, launches, op_time
-from moesim.cost.stage import Ops, PricedOp
+from moesim.cost.stage import (
+    BACKWARD,
+    FORWARD,
+    HostTimes,
+    Ops,
+    Piece,
+    PricedOp,
+    chunk_time,
+    interleaved,
+    sequential,
+    two_batches,
+)
 from moesim.workload.adapting import adapted_block, frozen_block
 from moesim.workload.embedding import embedding_block, head_block, mtp_block
 from moesim.workload.gathering import sharded_block
 from moesim.workload.layers import joined, layer_block, recomputed
 from moesim.workload.model import Layer
-from moesim.workload.ops import Block, Op, Saved
+from moesim.workload.ops import Block, Message, Op, Saved, Work
 from moesim.workload.precision import recipes
 from moesim.workload.sharding import RankParams, embedding_params, head_params, layer_params, mtp_params
 from moesim.workload.splitting import split_backward
@@ -45,7 +62,16 @@ class PricedBlock:
         return _as(inputs, at_once), _as(weights, later)
 
 
-Blocks = dict[Name, PricedBlock]
+class Blocks(dict[Name, PricedBlock]):
+    """Priced blocks by name; ``clock``: what the power limit leaves of the clock they would run at. [-]"""
+
+    clock: Numeric = 1.0
+
+
+def host_times(plan: Plan) -> HostTimes:
+    """What the host does beside launches; a graph of everything leaves one launch around a chunk."""
+    host = plan.machine.host
+    return HostTimes(host.sync, host.graph if plan.captures("full") else host.chunk)
 
 
 def _as(ops: tuple[Op, ...], priced: list[PricedOp]) -> Ops:
@@ -53,14 +79,80 @@ def _as(ops: tuple[Op, ...], priced: list[PricedOp]) -> Ops:
 
 
 def price_blocks(plan: Plan) -> Blocks:
-    """Price every distinct layer of the model, and its ends."""
+    """Price every distinct layer of the model, and its ends, at the clock that the power limit sustains."""
+    blocks, power = _burst_blocks(plan), plan.machine.gpu.power
+    if power is None:
+        return blocks
+    clock = _clock(plan, blocks, power)
+    if np.min(clock) == 1:
+        return blocks
+    gpu = plan.machine.gpu
+    rates = {name: rate * clock for name, rate in gpu.rates.items()}
+    slow = replace(plan, machine=replace(plan.machine, gpu=replace(gpu, rates=rates)))
+    held = Blocks({name: _held(slow, block) for name, block in blocks.items()})
+    held.clock = clock
+    return held
+
+
+def _held(plan: Plan, block: PricedBlock) -> PricedBlock:
+    """The block with what follows the clock priced on another machine."""
+
+    def held(ops: Ops) -> Ops:
+        return tuple(
+            replace(priced, seconds=_seconds(plan, priced.op)) if follows_clock(priced.op.work) else priced
+            for priced in ops
+        )
+
+    return replace(block, forward=held(block.forward), backward=held(block.backward))
+
+
+def _clock(plan: Plan, blocks: Blocks, power: Power) -> Numeric:
+    """Clock that the power limit leaves, over all chunks of the pipeline; bubbles between them are too long to count."""
+    seconds: Numeric = 0.0
+    times: dict[tuple[object, ...], int] = {}
+    chunks: dict[tuple[object, ...], list[PricedBlock]] = {}
+    for stage in plan.stages:
+        key = composition(plan, stage)
+        times[key] = times.get(key, 0) + 1
+        chunks.setdefault(key, chunk_blocks(plan, stage, blocks))
+    uses: dict[int, int] = {}
+    for key, chunk in chunks.items():
+        for kind, pieces in _pieces(plan, chunk):
+            spent = chunk_time(pieces, plan.shape, host_times(plan), plan.contention(kind), {})
+            seconds = seconds + times[key] * spent.seconds
+        for block in chunk:
+            uses[id(block)] = uses.get(id(block), 0) + times[key] * (2 if plan.strategy.two_batch_overlap else 1)
+    ops = [
+        (priced, uses[id(block)])
+        for block in blocks.values()
+        if id(block) in uses
+        for priced in block.forward + block.backward
+    ]
+    energy = step_energy([(priced.op.work, count) for priced, count in ops], plan.machine.gpu, power)
+    clocked = sum((priced.seconds * count for priced, count in ops if follows_clock(priced.op.work)), 0.0)
+    return sustained_clock(energy, seconds, clocked, power)
+
+
+def _pieces(plan: Plan, chunk: list[PricedBlock]) -> list[tuple[str, tuple[Piece, ...]]]:
+    """What a chunk runs for a micro-batch, forward and backward."""
+    forward = [block.forward for block in chunk]
+    backward = [block.backward for block in reversed(chunk)]
+    if plan.strategy.overlap_ep:
+        return [("OV", interleaved(forward, backward))]
+    if plan.strategy.two_batch_overlap:
+        return [("F", two_batches(forward, FORWARD)), ("BW", two_batches(backward, BACKWARD))]
+    return [("F", sequential(forward)), ("BW", sequential(backward))]
+
+
+def _burst_blocks(plan: Plan) -> Blocks:
+    """Price every distinct layer of the model, and its ends, at the clock at which kernels are measured."""
     model, setting, mesh = plan.model, plan.setting, plan.mesh
     embedding = embedding_params(model, mesh, plan.sequence_length)
     head = head_params(model, mesh, own_embedding=len(plan.stages) == 1)
-    found: Blocks = {
-        "embedding": _priced(plan, embedding_block(model.hidden, setting), embedding),
-        "head": _priced(plan, head_block(model.hidden, model.vocab, setting), head),
-    }
+    found = Blocks(
+        embedding=_priced(plan, embedding_block(model.hidden, setting), embedding),
+        head=_priced(plan, head_block(model.hidden, model.vocab, setting), head),
+    )
     for stage in plan.stages:
         for key in _keys(plan, stage):
             if key not in found:
@@ -136,16 +228,25 @@ def _prices(ops: tuple[Op, ...], plan: Plan, scale: Numeric, added: frozenset[st
     """Operations with their times; the software's launches per layer count all but those that a method has `added`."""
     mesh, machine = plan.mesh, plan.machine
 
-    def seconds(op: Op) -> Numeric:
-        alone = op_time(op, mesh, machine, plan.transport)
-        return alone if plan.errors is None else alone * plan.raised(op.work, op.category, op.name)
-
     def launches(op: Op) -> Numeric:
         times = 1.0 if op.name.removesuffix(" again") in added else scale
         captured = plan.captures(op.scope)
         return times * launch_time(op, mesh, machine, captured) + calls_time(op, machine, captured)
 
-    return tuple(PricedOp(op, seconds(op), launches(op)) for op in ops)
+    return tuple(PricedOp(op, _seconds(plan, op), launches(op)) for op in ops)
+
+
+def _seconds(plan: Plan, op: Op) -> Numeric:
+    """Time of an operation, raised in the columns that raise its family. [s]"""
+    alone = op_time(op, plan.mesh, plan.machine, plan.transport)
+    if plan.machine.runtime.sequence_copies and not plan.strategy.overlap_tp and _along_sequence(work := op.work):
+        alone = alone + traffic_time(2 * work.size, plan.machine.gpu) * (np.asarray(plan.mesh.tp) > 1)
+    return alone if plan.errors is None else alone * plan.raised(op.work, op.category, op.name)
+
+
+def _along_sequence(work: Work) -> TypeGuard[Message]:
+    """Whether a message gathers or scatters shards of the sequence over the tensor-parallel ranks."""
+    return isinstance(work, Message) and work.axis == "tp" and work.collective in ("all-gather", "reduce-scatter")
 
 
 def chunk_blocks(plan: Plan, stage: Stage, blocks: Blocks) -> list[PricedBlock]:

@@ -68,6 +68,7 @@ class KernelConstants:
     attention_wide_penalty: Numeric = 1.1
     attention_latent_penalty: Numeric = 1.0
     attention_power_slope: Numeric = 0.09
+    attention_flash1: Numeric = 1.0
     attention_flash2_forward: Numeric = 1.0
     attention_flash2_backward: Numeric = 1.0
     attention_fp8_speedup: Numeric = 1.0
@@ -80,10 +81,21 @@ class KernelConstants:
 
 
 @dataclass(frozen=True)
+class Power:
+    """What a GPU may draw and what draws it. [W, W, J/FLOP by type of operand, J/B]"""
+
+    limit: Numeric
+    idle: Numeric
+    per_flop: Mapping[str, Numeric]
+    per_byte: Numeric
+
+
+@dataclass(frozen=True)
 class Gpu:
     """One GPU. Rates are dense; bandwidths per direction. [FLOP/s, B/s, B]
 
-    ``rates``: peak of the GEMM form for each kind of operand, where ``gemm_efficiency`` applies.
+    ``rates``: peak of the GEMM form for each kind of operand, where ``gemm_efficiency`` applies. ``power``: None where
+    nobody measured it.
     """
 
     name: str
@@ -95,6 +107,7 @@ class Gpu:
     kernels: KernelConstants
     l2_capacity: Numeric = 50e6
     pcie_bandwidth: Numeric = 64e9
+    power: Power | None = None
 
 
 @dataclass(frozen=True)
@@ -123,6 +136,7 @@ class Links:
     Bandwidths per direction and GPU [B/s]; latencies [s]. A ``*_ramp`` is what a message of 1 MB takes beyond latency
     and bandwidth; it grows with the square root of the size. [s] ``fits`` are corrections from measurements, see
     ``cost/collectives/nccl.py``; ``nccl`` what is switched on.
+    ``collective_sms``: SMs that the kernel of a collective occupies. [-]
     """
 
     nvlink_bandwidth: Numeric
@@ -148,6 +162,7 @@ class Links:
     nic_alltoall_efficiency: Numeric
     nic_alltoall_half_bytes: Numeric
     nvls: bool = True
+    collective_sms: Numeric = 0.0
     fits: Mapping[str, Numeric] = field(default_factory=dict)
     nccl: Nccl = Nccl()
 
@@ -173,8 +188,10 @@ class Runtime:
     """What the software does beside the strategy.
 
     ``launches_*``: kernels that the host launches for one layer, forward and backward, nothing recomputed; None keeps
-    the count of the modelled operations, each of which ``launches_per_operation`` multiplies in routed layers. ``upcast_gradients``: the optimizer works on FP32 copies of lower gradients.
-    ``main_param_remainders``: main weights hold only the bits that BF16 weights lack. ``local_accumulation``: gradients
+    the count of the modelled operations, each of which ``launches_per_operation`` multiplies in routed layers.
+    ``upcast_gradients``: the optimizer works on FP32 copies of lower gradients.
+    ``sequence_copies``: what tensor-parallel gathers bring and scatters take is copied, as collectives only know the first
+    dimension. ``main_param_remainders``: main weights hold only the bits that BF16 weights lack. ``local_accumulation``: gradients
     of several micro-batches are added before they are reduced. ``bf16_layers``: layers at each end of the model that
     keep BF16 GEMMs. ``max_live_params``: parameters that sharded training gathers at a time, where not a whole layer.
     """
@@ -188,6 +205,7 @@ class Runtime:
     local_accumulation: bool = False
     bf16_layers: int = 0
     max_live_params: float | None = None
+    sequence_copies: bool = False
 
 
 @dataclass(frozen=True)

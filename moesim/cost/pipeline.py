@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from moesim.base.numeric import Numeric
-from moesim.cost.blocks import Blocks, PricedBlock, chunk_blocks, price_blocks
+from moesim.cost.blocks import Blocks, PricedBlock, chunk_blocks, host_times, price_blocks
 from moesim.cost.collectives import collective_time
 from moesim.cost.contention import Contention
 from moesim.cost.machine import Group
@@ -21,7 +21,6 @@ from moesim.cost.stage import (
     BACKWARD,
     FORWARD,
     ChunkTime,
-    HostTimes,
     Keep,
     Ops,
     Piece,
@@ -134,12 +133,13 @@ def step_times(plan: Plan, blocks: Blocks, keep: Keep | None = None) -> StepTime
                     last = "W" if ("W", where) in graph.rows else "BW"
                     buckets = sum(gradient_buckets(plan, plan.trained[where]).values(), 0.0)
                     pieces = _layers(plan.stages[where]) if plan.strategy.grad_bucket_bytes is None else buckets
-                    seconds = _behind(seconds, cover(last, where), pieces)
+                    seconds = _behind(seconds, cover(last, where), pieces, plan.gather_share(last))
                 exchange(row, seconds, "dp")
             case "gather", int():
                 seconds = parameter_gather_time(plan, plan.trained[where])
                 if plan.strategy.overlap_param_gather:
-                    seconds = _behind(seconds, cover("F", where), _layers(plan.stages[where]))
+                    pieces = _layers(plan.stages[where])
+                    seconds = _behind(seconds, cover("F", where), pieces, plan.gather_share("F"))
                 exchange(row, seconds, "dp")
             case "optimizer", int():
                 steps = [update_parts(plan, where)]
@@ -184,8 +184,7 @@ class _Chunks:
         self._known: dict[object, ChunkTime] = {}
         self._busy: dict[object, Numeric] = {}
         self._halves = price_blocks(plan.half) if plan.strategy.two_batch_overlap else None
-        host = plan.machine.host
-        self._host = HostTimes(host.sync, host.graph if plan.captures("full") else host.chunk)
+        self._host = host_times(plan)
 
     def single(self, kind: str, stage: int) -> ChunkTime:
         key = (kind, self._keys[stage])
@@ -238,16 +237,17 @@ def _layers(stage: Stage) -> Numeric:
     return float(max(stage.num_layers + stage.embedding + stage.loss, 1))
 
 
-def _behind(seconds: Numeric, chunk: Numeric, pieces: Numeric) -> Numeric:
+def _behind(seconds: Numeric, chunk: Numeric, pieces: Numeric, share: Numeric) -> Numeric:
     r"""What is left of a reduction or gathering that runs piece by piece beside the chunk next to it. [s]
 
-    .. math:: \max(T / n, \; T - T_{chunk} (1 - 1 / n))
+    .. math:: L + \sigma (T - L), \qquad L = \max(T / n, \; T - T_{chunk} (1 - 1 / n))
 
     The chunk counts with the time in which it leaves the NIC idle. With n layers or buckets, the reduction of one waits
     for its own backward only, so all but the last one's can hide behind the chunk; the gatherings of a forward mirror that.
-    Pieces are taken as equal.
+    Pieces are taken as equal. What hides takes a share of the SMs from the kernels beside it, which take as much longer.
     """
-    return np.maximum(seconds / pieces, seconds - chunk * (1 - 1 / pieces))
+    left = np.maximum(seconds / pieces, seconds - chunk * (1 - 1 / pieces))
+    return left + share * (seconds - left)
 
 
 def _outgoing(kind: str, stage: int, sends: list[Numeric]) -> Numeric | None:

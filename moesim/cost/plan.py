@@ -124,12 +124,7 @@ class Plan:
             return bare
         leg = expert_leg(self.model.moe, self.model.hidden, bare)
         passes = self.transport.passes(leg, self.expert_group)
-        captured = self.captures("moe") or self.captures("full")
-        if strategy.sync_free or captured:
-            passes = replace(passes, host_syncs=0)
-        elif self.machine.runtime.fusion.product_each_expert:  # the library asks for the rows of each expert
-            passes = replace(passes, host_syncs=max(passes.host_syncs, 1))
-        return replace(bare, passes=passes)
+        return replace(bare, passes=replace(passes, host_syncs=0) if strategy.sync_free else passes)
 
     @property
     def routed_load(self) -> Numeric:
@@ -155,7 +150,7 @@ class Plan:
         return ExpertProducts(
             kind=strategy.expert_gemm,
             kernel_each=kind.kernel_each,
-            host_counts=kind.host_counts,
+            host_counts=kind.host_counts or self._counts_for_library,
             padding=capacity if kind.padded else None,
             slack=slack,
             low_dispatch=strategy.dispatch_precision == "recipe",
@@ -164,6 +159,12 @@ class Plan:
             waves=strategy.expert_waves,
             delay_wgrad=strategy.delay_wgrad,
         )
+
+    @property
+    def _counts_for_library(self) -> bool:
+        """Whether a library that multiplies expert by expert asks the host how many rows each has."""
+        captured = self.captures("moe") or self.captures("full") or self.strategy.sync_free
+        return self.machine.runtime.fusion.product_each_expert and not captured
 
     @cached_property
     def skew(self) -> Skew | None:
@@ -207,18 +208,27 @@ class Plan:
         """What kernels and exchange of a forward (F), a backward or a merged pair (OV) lose to each other."""
         strategy, exchanging = self.strategy, self.mesh.ep > 1
         told = self.machine.transports.get(strategy.transport, {})
-        share = self.transport.sm_share(self.machine) * exchanging
+        share, gathers = self.transport.sm_share(self.machine) * exchanging, self.gather_share(kind)
         slower = told.get("exchange_slowdown", 0.0) * exchanging
         if strategy.two_batch_overlap:
             names = ("grouped_gemm", "gemm", "attention")
             measured = {name: told.get(f"two_batch_{name}_slowdown", share) * exchanging for name in names}
-            return Contention(share, slower, measured)
+            return Contention(share, slower, gathers, measured)
         if kind == "OV":
-            return Contention(share, slower)
+            return Contention(share, slower, gathers)
         beside = 1 - 1 / strategy.expert_waves  # the first dispatch and the last combine run alone
         if strategy.delay_wgrad and kind != "F":
             beside = max(beside, 0.5)  # one of two legs
-        return Contention(share * beside, slower * beside)
+        return Contention(share * beside, slower * beside, gathers)
+
+    def gather_share(self, kind: str) -> Numeric:
+        """Share of the SMs that a collective over the replicas takes from the kernels beside it. [-]
+
+        Copy engines gather without SMs; they do not add, which is one of the two collectives of a backward.
+        """
+        links = self.machine.links
+        share = links.collective_sms / self.machine.gpu.num_sms
+        return share * (0.0 if kind == "F" else 0.5) if links.nccl.copy_engine else share
 
     @property
     def leg(self) -> ExpertLeg | None:

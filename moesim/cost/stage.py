@@ -186,6 +186,7 @@ def chunk_time(
     counts = _uses(pieces, distinct, lists)
     names = [priced.op.category for priced in flat]
     device = stretched(device, names, lanes == EP, lanes == SM, counts, contention)
+    device = stretched(device, names, lanes == DP, lanes == SM, counts, Contention(contention.gathers))
     durations = np.concatenate([device, launched, waits])
     structures = tuple(_structure(ops) for ops in lists)
     graph = _graph(structures, tuple((piece.chain, distinct[id(piece.ops)]) for piece in pieces))

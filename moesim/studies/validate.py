@@ -29,7 +29,8 @@ class Row:
     """One row of a run table with its estimate; times in s, memory in B.
 
     ``status``: estimated, or refused with ``reason``. Errors are predicted over measured minus one. ``blame`` is what the step
-    time is most uncertain by; ``memory_kind`` what the framework prints: allocated, active or reserved.
+    time is most uncertain by; ``memory_kind`` what the framework prints: allocated, active or reserved. ``configuration``: what
+    decides the memory; rows that share it differ in their batches.
     """
 
     run_id: str
@@ -51,6 +52,7 @@ class Row:
     predicted_peak_bytes: float | None = None
     measured_peak_bytes: float | None = None
     memory_kind: str = ""
+    configuration: str = ""
     memory_error: float | None = None
     predicted_oom: bool | None = None
     measured_oom: bool | None = None
@@ -96,9 +98,8 @@ def row_of(printed: Mapping[str, str]) -> Row:
 def _compared(run: Run, answer: Estimate) -> Row:
     problem = run.problem
     measured = run.step_time_s
-    reported = problem.software.runtime.reported_memory.value
     memory = answer.memory
-    peak = memory.reserved_peak_bytes if reported == "reserved" else memory.allocated_peak_bytes
+    peak = memory.reserved_peak_bytes if run.peak_kind == "reserved" else memory.allocated_peak_bytes
     interval = answer.interval
     blame = interval.contributions[0].name if interval and interval.contributions else ""
     batch = f"{run.row.get('global_batch')} x {run.row.get('seq_len')}"
@@ -129,7 +130,8 @@ def _compared(run: Run, answer: Estimate) -> Row:
         measured_mfu=answer.mfu * answer.step_time_s / measured if measured else None,
         predicted_peak_bytes=peak,
         measured_peak_bytes=run.peak_bytes,
-        memory_kind=str(reported),
+        memory_kind=run.peak_kind,
+        configuration=run.configuration,
         memory_error=peak / run.peak_bytes - 1 if run.peak_bytes else None,
         predicted_oom=not answer.feasible,
         measured_oom=run.row.get("status", "ok") == "oom",
@@ -192,8 +194,11 @@ def summary(rows: Sequence[Row]) -> dict[str, Any]:
     """
     timed = [row for row in rows if row.time_error is not None]
     errors = np.array([row.time_error for row in timed], dtype=float)
-    once = {(row.layout_group, row.predicted_peak_bytes, row.measured_peak_bytes): row for row in rows}
-    memory = np.array([row.memory_error for row in once.values() if row.memory_error is not None], dtype=float)
+    once: dict[str, list[float]] = {}
+    for row in rows:
+        if row.memory_error is not None:
+            once.setdefault(row.configuration, []).append(row.memory_error)
+    memory = np.array([np.median(errors) for errors in once.values()], dtype=float)
     inside = [
         row.low_s <= row.measured_step_time_s <= row.high_s
         for row in timed

@@ -29,7 +29,8 @@ class Fusion:
     product_each_expert
         A library multiplies expert by expert on parallel streams, so the host launches a product for each.
     attention
-        ``fused``: one kernel of the latest kind; ``fp8``: the same in FP8; ``flash2``: FlashAttention 2; ``unfused``: scores go through memory.
+        ``fused``: one kernel of the latest kind; ``fp8``: the same in FP8; ``flash1``, ``flash2``: FlashAttention 1 and 2;
+        ``unfused``: scores go through memory.
     """
 
     cross_entropy: bool = False
