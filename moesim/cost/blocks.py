@@ -26,7 +26,7 @@ from moesim.cost.stage import (
 )
 from moesim.workload.adapting import adapted_block, frozen_block
 from moesim.workload.embedding import embedding_block, head_block, mtp_block
-from moesim.workload.gathering import sharded_block
+from moesim.workload.gathering import sharded_block, unhidden
 from moesim.workload.layers import joined, layer_block, recomputed
 from moesim.workload.model import Layer
 from moesim.workload.ops import Block, Message, Op, Saved, Work
@@ -208,6 +208,8 @@ def _priced(
         strategy.reshard_after_forward,
         strategy.overlap_grad_reduce,
     )
+    if plan.machine.runtime.blocking_gathers:
+        split = unhidden(split)
     forward = _prices(split.forward, plan, scale, added)
     backward = _prices(split.recompute + split.backward, plan, scale, added)
     return PricedBlock(split, block, params, trained, forward, backward)
@@ -241,7 +243,15 @@ def _seconds(plan: Plan, op: Op) -> Numeric:
     alone = op_time(op, plan.mesh, plan.machine, plan.transport)
     if plan.machine.runtime.sequence_copies and not plan.strategy.overlap_tp and _along_sequence(work := op.work):
         alone = alone + traffic_time(2 * work.size, plan.machine.gpu) * (np.asarray(plan.mesh.tp) > 1)
+    if plan.machine.runtime.shard_copies and _of_shards(op.work):
+        group = plan.machine.group(plan.mesh, op.work.axis)
+        alone = alone + plan.machine.runtime.shard_copies * group.size * (np.asarray(op.work.size) > 0)
     return alone if plan.errors is None else alone * plan.raised(op.work, op.category, op.name)
+
+
+def _of_shards(work: Work) -> TypeGuard[Message]:
+    """Whether a message gathers or scatters state that is split over the replicas."""
+    return isinstance(work, Message) and work.axis.endswith("-shard")
 
 
 def _along_sequence(work: Work) -> TypeGuard[Message]:

@@ -28,6 +28,7 @@ from moesim.spec.load import ScenarioSpecs
 from moesim.spec.own import COLLECTIVES
 from moesim.spec.own import of as own_of
 from moesim.spec.provenance import Number
+from moesim.spec.software import Runtime as RuntimeSpec
 from moesim.spec.software import SoftwareSpec
 from moesim.spec.transport import TransportSpec
 from moesim.workload.setting import Fusion
@@ -279,6 +280,14 @@ def _number(constant: Number | None) -> float | None:
     return None if constant is None else constant.value
 
 
+def _shard_copies(runtime: RuntimeSpec) -> float:
+    """What the messages of a layer's sharded state cost for each rank beside their transfer. [s]"""
+    if runtime.shard_copy is None:
+        return 0.0
+    tensors = runtime.tensors_per_layer.value if runtime.tensors_per_layer else 1.0
+    return tensors * runtime.shard_copy.value
+
+
 def build_runtime(software: SoftwareSpec) -> Runtime:
     """Return what the software does beside the strategy."""
     runtime = software.runtime
@@ -305,5 +314,7 @@ def build_runtime(software: SoftwareSpec) -> Runtime:
         local_accumulation=runtime.grad_accumulation.value == "local",
         bf16_layers=int(runtime.bf16_layers.value),
         max_live_params=live.value if (live := software.constants.get("max_live_parameters")) else None,
+        blocking_gathers=bool(runtime.blocking_gathers and runtime.blocking_gathers.value),
+        shard_copies=_shard_copies(runtime),
         sequence_copies=bool(runtime.sequence_copies and runtime.sequence_copies.value),
     )

@@ -188,9 +188,9 @@ class Runtime:
     """What the software does beside the strategy.
 
     ``launches_*``: kernels that the host launches for one layer, forward and backward, nothing recomputed; None keeps
-    the count of the modelled operations, each of which ``launches_per_operation`` multiplies in routed layers.
-    ``upcast_gradients``: the optimizer works on FP32 copies of lower gradients.
-    ``sequence_copies``: what tensor-parallel gathers bring and scatters take is copied, as collectives only know the first
+    the count of the modelled operations, each of which ``launches_per_operation`` multiplies in routed layers. ``upcast_gradients``: the optimizer works on FP32 copies of lower gradients.
+    ``blocking_gathers``: nothing runs beside the gathers of sharded weights. ``shard_copies``: what a message of sharded state
+    costs for each rank beside its transfer. [s] ``sequence_copies``: what tensor-parallel gathers bring and scatters take is copied, as collectives only know the first
     dimension. ``main_param_remainders``: main weights hold only the bits that BF16 weights lack. ``local_accumulation``: gradients
     of several micro-batches are added before they are reduced. ``bf16_layers``: layers at each end of the model that
     keep BF16 GEMMs. ``max_live_params``: parameters that sharded training gathers at a time, where not a whole layer.
@@ -206,6 +206,8 @@ class Runtime:
     bf16_layers: int = 0
     max_live_params: float | None = None
     sequence_copies: bool = False
+    blocking_gathers: bool = False
+    shard_copies: float = 0.0
 
 
 @dataclass(frozen=True)

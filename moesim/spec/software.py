@@ -190,6 +190,13 @@ class Runtime(SpecModel):
     sequence_copies: Flag | None = Field(
         None, description="Gathers and scatters of tensor parallelism along the sequence copy what they move."
     )
+    blocking_gathers: Flag | None = Field(
+        None, description="Gathers of sharded weights wait for what runs, and what follows waits for them."
+    )
+    shard_copy: Seconds | None = Field(
+        None, description="What a gathered or scattered tensor costs for each rank whose shard is copied on its own."
+    )
+    tensors_per_layer: Number | None = Field(None, description="Tensors of a layer that are gathered one by one. [-]")
     placement: Placement
     nvls: Flag = Field(description="Collectives may add in the NVLink switch.")
     reported_memory: ReportedMemory
