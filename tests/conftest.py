@@ -64,6 +64,7 @@ ANSWER_KEYS = [
     "bubble_fraction",
     "walked_stage",
     "busy_s",
+    "sustained_clock",
     "breakdown_s",
     "exposed_s",
     "low_s",

@@ -111,8 +111,9 @@ def test_constants_pull_the_right_way(estimates):
         for constant in answer.constants:
             assert math.isfinite(constant.elasticity)
             if any(word in constant.path for word in slower) and "bandwidth" not in constant.path:
-                # kernels beside a transport pay for its SMs; the share of each shifts a little with their times
-                assert constant.elasticity >= (-1e-3 if strategy.overlap_ep else -1e-9), (constant, strategy)
+                # kernels beside a transport or a reduction pay for its SMs: the share of each shifts a little with
+                # their times, and so does the clock under the power limit
+                assert constant.elasticity >= -1e-3, (constant, strategy)
             elif constant.path.endswith(faster):
                 assert constant.elasticity <= (1e-3 if strategy.overlap_ep else 1e-9), (constant, strategy)
             if abs(constant.elasticity) > 0.01:
