@@ -210,7 +210,7 @@ def test_an_overlap_hides_exchange_and_stretches_kernels(four, changes, transpor
 
 def test_explained_operations_are_those_of_the_halves(four):
     whole, halves = (
-        explain(four.with_changes({"software": "torchtitan", "two_batch_overlap": flag})).ops for flag in (False, True)
+        explain(replace(four, strategy=four.strategy.replace(two_batch_overlap=flag))).ops for flag in (False, True)
     )
     one, other = ({row.name: row for row in rows if row.where == "moe fwd"} for rows in (whole, halves))
     assert other["dispatch"].message_bytes == one["dispatch"].message_bytes / 2
