@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
@@ -157,11 +157,27 @@ class Codes(dict[Any, int]):
         return number
 
 
+class Details:
+    """Numbers of details by a short key, so that few of them are built."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[Any, int] = {}
+        self.listed: list[Detail] = []
+
+    def number(self, key: Any, build: Callable[[], Detail]) -> int:
+        """Number of the detail that a key stands for."""
+        found = self._numbers.get(key)
+        if found is None:
+            self._numbers[key] = found = len(self.listed)
+            self.listed.append(build())
+        return found
+
+
 class Columns:
     """Columns of events as they are read, a piece at a time."""
 
     def __init__(self) -> None:
-        self.names, self.details = Codes(), Codes()
+        self.names, self.details = Codes(), Details()
         self.processes, self.threads = Codes(), Codes()
         self.ignored: Counter[str] = Counter()
         self._parts: dict[str, list[NDArray[Any]]] = {name: [] for name in COLUMNS}
@@ -178,4 +194,8 @@ class Columns:
             parts = self._parts.pop(name)
             kind = KINDS.get(name, np.int64)
             columns[name] = np.concatenate(parts) if parts else np.empty(0, dtype=kind)
-        return columns | {"names": tuple(self.names), "details": tuple(self.details), "ignored": dict(self.ignored)}
+        return columns | {
+            "names": tuple(self.names),
+            "details": tuple(self.details.listed),
+            "ignored": dict(self.ignored),
+        }

@@ -24,6 +24,8 @@ PIECE = 4 << 20
 """Bytes that are decoded at once. [B]"""
 HEADER = 64 << 20
 """Bytes in which the list must begin. [B]"""
+TRIES = 32
+"""Places inside an object that are taken for its end before more is read."""
 LARGEST = 64 << 20
 """Bytes of the longest object. [B]"""
 TRUNCATED = "file is cut: what came before is read"
@@ -159,28 +161,25 @@ class JsonList(Generic[T]):
 
     def _middle(self, buffer: bytes, offset: int) -> tuple[list[T], int, bool]:
         """Objects of a full buffer, the bytes that they take, and whether the list has ended."""
-        end = len(buffer)
-        for _ in range(4):
+        end, inside = len(buffer), False
+        for _ in range(TRIES):
             cut = _boundary(buffer, end)
-            if cut is None:
-                break
+            text = buffer if cut is None else buffer[: cut[0]] + b"]"
             try:
-                return self.decode(b"[" + buffer[: cut[0]] + b"]"), cut[1], False
+                return self.decode(b"[" + text), len(buffer) if cut is None else cut[1], cut is None
             except msgspec.DecodeError as error:
                 if (stop := _list_end(error, buffer)) is not None:
                     return self.decode(b"[" + buffer[:stop]), stop, True
-                if "truncated" not in str(error):
-                    break
-                end = cut[0]  # inside an object: an earlier place
-        if _boundary(buffer, len(buffer)) is None:
-            if len(buffer) > LARGEST:
-                what = f"an object of more than {LARGEST:,} bytes (offset {offset:,})"
-                raise SpecError.single(str(self.path), self.key, what, "the file is damaged")
-            try:
-                return self.decode(b"[" + buffer), len(buffer), True
-            except msgspec.DecodeError as error:
-                stop = _list_end(error, buffer)
-                return ([], 0, False) if stop is None else (self.decode(b"[" + buffer[:stop]), stop, True)
+                inside = "truncated" in str(error)
+            if cut is None or not inside:
+                break
+            end = cut[0]  # inside an object: an earlier place
+        alone = _boundary(buffer, len(buffer)) is None
+        if (inside or alone) and len(buffer) < LARGEST:
+            return [], 0, False
+        if alone:
+            what = f"an object of more than {len(buffer):,} bytes (offset {offset:,})"
+            raise SpecError.single(str(self.path), self.key, what, "the file is damaged")
         return self._apart(buffer, offset, final=False)
 
     def _last(self, buffer: bytes, offset: int) -> tuple[list[T], int, bool]:
@@ -225,13 +224,12 @@ class JsonList(Generic[T]):
         """Item in a part and the repairs that it took; where the list ends in it."""
         ended = _ended_object(part)
         text, stop = (part[: ended[0]], ended[1]) if ended else (part, None)
-        text = text.strip()
-        commas = len(text) - len(text.rstrip(b", \n\r\t"))
-        bare = text.rstrip(b", \n\r\t")
+        bare = text.strip(b", \n\r\t")
         if not bare:
             return None, stop
+        commas = [COMMA] if ended and b"," in part[ended[0] : ended[1]] else []
         try:
-            return (self.decode(b"[" + bare + b"]")[0], [COMMA] if stop and commas else []), stop
+            return (self.decode(b"[" + bare + b"]")[0], commas), stop
         except (msgspec.DecodeError, IndexError):
             pass
         repaired = repaired_object(bare)
@@ -257,7 +255,7 @@ def _list_end(error: msgspec.DecodeError, buffer: bytes) -> int | None:
     found = _OFFSET.search(str(error))
     if found is None:
         return None
-    stop = int(found.group(1)) - 1  # of the bracket put in front
+    stop = int(found.group(1)) - 2  # the parser has taken what follows, and the bracket put in front
     return stop if re.match(rb'\s*(?:,\s*"|\})', buffer[stop : stop + 4096]) else None
 
 

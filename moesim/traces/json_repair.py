@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 UTF8 = "invalid UTF-8 replaced"
-CONTROL = "control characters in a string replaced"
+CONTROL = "control characters in a string"
 BARE = "bare words (N/A, inf, nan) read as null"
 COMMA = "trailing comma"
 BACKSLASH = "unescaped backslash"
@@ -25,7 +25,6 @@ NUMBER = "number of another type or beyond its range"
 _WORDS = re.compile(r"([:\[,]\s*)(?:N/A|n/a|[-+]?(?:[iI]nf(?:inity)?|INF|[nN]a[nN])|None|undefined)(?=\s*[,}\]])")
 _COMMA = re.compile(r",(\s*[}\]])")
 _BACKSLASH = re.compile(r'\\(?!["\\/bfnrt]|u[0-9a-fA-F]{4})')
-_CONTROL = re.compile(r"[\x00-\x1f]")
 _CLOSES = re.compile(r'\s*(?::|,\s*(?:["\[{\d-]|true|false|null)|\}|\]|$)')
 
 
@@ -52,12 +51,17 @@ def repaired_object(raw: bytes) -> tuple[dict[str, Any], list[str]] | None:
             text = changed
             done.append(name)
             found = _loaded(text)
-    return None if found is None else (found, done or [NUMBER])
+    if found is None:
+        return None
+    if _loaded(text, strict=True) is None:
+        done.append(CONTROL)
+    return found, done or [NUMBER]
 
 
-def _loaded(text: str) -> dict[str, Any] | None:
+def _loaded(text: str, *, strict: bool = False) -> dict[str, Any] | None:
+    """Object in a text; without `strict`, strings may hold control characters."""
     try:
-        found = json.loads(text, parse_float=str, parse_constant=str)
+        found = json.loads(text, parse_float=str, parse_constant=str, strict=strict)
     except (ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) else None
@@ -84,7 +88,6 @@ def _quotes_escaped(text: str) -> str:
 
 
 REPAIRS: Sequence[tuple[str, Callable[[str], str]]] = (
-    (CONTROL, lambda text: _CONTROL.sub(" ", text)),
     (BARE, lambda text: _WORDS.sub(r"\1null", text)),
     (COMMA, lambda text: _COMMA.sub(r"\1", text)),
     (BACKSLASH, lambda text: _BACKSLASH.sub(r"\\\\", text)),

@@ -15,7 +15,8 @@ from moesim.traces.kernel_rule import COPY_CLASS, OTHER, SET_CLASS, Classes, cla
 from moesim.traces.linking import Links, links
 from moesim.traces.matrix_shapes import MatrixShape, matrix_shape
 
-NANO = 1e-9
+SECOND = 1e9
+"""Nanoseconds in one. [ns]"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,15 +151,15 @@ def device_summary(work: Work, device: int, *, linked_only: bool = False) -> Dev
     return DeviceSummary(
         device=device,
         start_ns=int(start.min()) if len(start) else 0,
-        window_s=window * NANO,
-        busy_s=span(busy) * NANO,
-        idle_s=(window - span(busy)) * NANO,
-        compute_s=span(compute) * NANO,
-        communication_s=span(communication) * NANO,
-        memory_s=span(memory) * NANO,
-        exposed_s=exposed * NANO,
-        exposed_strict_s=less(communication, joined(compute, memory)) * NANO,
-        overlap_s=overlap * NANO,
+        window_s=window / SECOND,
+        busy_s=span(busy) / SECOND,
+        idle_s=(window - span(busy)) / SECOND,
+        compute_s=span(compute) / SECOND,
+        communication_s=span(communication) / SECOND,
+        memory_s=span(memory) / SECOND,
+        exposed_s=exposed / SECOND,
+        exposed_strict_s=less(communication, joined(compute, memory)) / SECOND,
+        overlap_s=overlap / SECOND,
         overlap=overlap / span(communication) if span(communication) else None,
         kernels=int(kernel.sum()),
         communication_kernels=int(moves.sum()),
@@ -173,7 +174,7 @@ def device_summary(work: Work, device: int, *, linked_only: bool = False) -> Dev
 def _class_times(family: NDArray[Any], duration: Ints) -> dict[str, ClassTime]:
     """Count and time of each class, the longest first."""
     found = {
-        str(name): ClassTime(int((family == name).sum()), int(duration[family == name].sum()) * NANO)
+        str(name): ClassTime(int((family == name).sum()), int(duration[family == name].sum()) / SECOND)
         for name in sorted(set(family.tolist()))
     }
     return dict(sorted(found.items(), key=lambda one: -one[1].time_s))
@@ -206,9 +207,9 @@ def gemm_times(work: Work, chosen: Mask) -> tuple[GemmTime, ...]:
             GemmTime(
                 shape,
                 len(groups),
-                float(np.median(times)) * NANO,
-                min(times) * NANO,
-                sum(times) * NANO,
+                float(np.median(times)) / SECOND,
+                min(times) / SECOND,
+                sum(times) / SECOND,
                 max(map(len, groups)),
                 table.name_of(longest),
             )

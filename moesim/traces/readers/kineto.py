@@ -13,6 +13,8 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -113,8 +115,8 @@ def decode(text: bytes) -> list[Event]:
     """Events of a JSON list; times with decimals that are too long for a float come as `Decimal`."""
     try:
         events = _FAST.decode(text)
-        times: list[Any] = [one.ts for one in events]
-        if any(time.__class__ is float and time >= EXACT for time in times):
+        times = [one.ts for one in events if one.ts is not None]
+        if times and max(times) >= EXACT and any(type(time) is float and time >= EXACT for time in times):
             return _PRECISE.decode(text)
     except RecursionError as error:
         raise msgspec.DecodeError(str(error)) from None
@@ -159,38 +161,57 @@ def _add(columns: Columns, events: Sequence[Event], damage: Damage) -> None:
 def _details(columns: Columns, category: NDArray[np.int8], args: Sequence[Args]) -> NDArray[np.int32]:
     """Numbers of what the events say beside their times."""
     found = np.full(len(args), NONE, dtype=np.int32)
-    codes, work = columns.details, category.tolist()
-    for place, one in enumerate(args):
-        kind = work[place]
-        if kind in (LAUNCH, ANNOTATION):
-            continue
-        if kind == OP:
+    number = columns.details.number
+    for place in np.flatnonzero(category != LAUNCH).tolist():
+        one, kind = args[place], category[place]
+        if one.collective is not None:
+            found[place] = number(_key(one), partial(_collective, one))
+        elif kind in (OP, ANNOTATION):  # NCCL's annotations tell sizes in older files
             dims = one.dims if one.dims is not EMPTY else one.dims_old
-            if dims is EMPTY and one.collective is None:
-                continue
-            shapes: dict[str, Any] = {"dims": _text(dims), "types": _text(one.types), "strides": _text(one.strides)}
-            found[place] = codes[Detail(**shapes) if one.collective is None else _collective(one, **shapes)]
+            if dims is not EMPTY:
+                key = (bytes(dims), bytes(one.types), bytes(one.strides))
+                found[place] = number(key, partial(_shaped, *key))
         elif kind == SYNC:
-            stream, event = (whole(value) if value is not None else NONE for value in (one.wait_stream, one.wait_event))
-            found[place] = codes[Detail(sync=str(one.sync_kind or ""), sync_stream=stream, sync_event=event)]
-        elif kind == KERNEL:
-            if one.collective is not None:
-                blocks = one.grid[0] if isinstance(one.grid, list) and one.grid else NONE
-                found[place] = codes[_collective(one, blocks=whole(blocks))]
-        elif one.bytes is not None:
-            found[place] = codes[Detail(bytes=whole(one.bytes))]
+            stream, event = whole(one.wait_stream), whole(one.wait_event)
+            sync = (str(one.sync_kind or ""), stream, event)
+            found[place] = number(sync, partial(Detail, sync=sync[0], sync_stream=stream, sync_event=event))
+        elif kind != KERNEL and one.bytes is not None:
+            size = whole(one.bytes)
+            found[place] = number(size, partial(Detail, bytes=size))
     return found
 
 
-def _text(raw: msgspec.Raw) -> str:
-    return bytes(raw).decode("utf-8", errors="replace")
+def _shaped(dims: bytes, types: bytes, strides: bytes) -> Detail:
+    return Detail(_text(dims), _text(types), _text(strides))
 
 
-def _collective(one: Args, **more: Any) -> Detail:
+def _text(raw: bytes) -> str:
+    return raw.decode("utf-8", errors="replace")
+
+
+def _key(one: Args) -> tuple[Any, ...]:
+    raw = (bytes(one.dims), bytes(one.dims_old), bytes(one.types), bytes(one.strides))
+    return (*raw, *(getattr(one, name) for name in COLLECTIVE), _blocks(one))
+
+
+def _blocks(one: Args) -> int:
+    return whole(one.grid[0]) if isinstance(one.grid, list) and one.grid else NONE
+
+
+COLLECTIVE = (
+    *("collective", "in_elements", "out_elements", "dtype", "group_size", "group", "group_id", "group_text", "ranks"),
+    "sequence",
+)
+"""Arguments that tell a collective."""
+
+
+def _collective(one: Args) -> Detail:
     def word(value: Any) -> str:
         return "" if value is None else str(value)
 
-    return Detail(
+    shaped = _shaped(bytes(one.dims if one.dims is not EMPTY else one.dims_old), bytes(one.types), bytes(one.strides))
+    return replace(
+        shaped,
         collective=word(one.collective),
         in_elements=whole(one.in_elements),
         out_elements=whole(one.out_elements),
@@ -200,7 +221,7 @@ def _collective(one: Args, **more: Any) -> Detail:
         group_text=word(one.group_text),
         ranks=word(one.ranks),
         sequence=whole(one.sequence),
-        **more,
+        blocks=_blocks(one),
     )
 
 

@@ -15,6 +15,7 @@ import sqlite3
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -172,12 +173,15 @@ def _add(
         names = [NAMES.get(name) or str(strings.get(key, "unnamed")) for key in keys]
     details = [NONE] * len(names)
     if kind in (COPY, SET):
-        details = [columns.details[Detail(bytes=one if isinstance(one, int) else NONE)] for one in read["bytes"]]
+        sizes = ids(read["bytes"], damage).tolist()
+        details = [columns.details.number(one, partial(Detail, bytes=one)) for one in sizes]
     elif kind == SYNC:
-        waits = zip(names, read["streamId"], read["eventSyncId"], strict=True)
+        waits = zip(
+            names, ids(read["streamId"], damage).tolist(), ids(read["eventSyncId"], damage).tolist(), strict=True
+        )
         details = [
-            columns.details[Detail(sync=one, sync_stream=ids([stream], damage)[0], sync_event=ids([event], damage)[0])]
-            for one, stream, event in waits
+            columns.details.number(wait, partial(Detail, sync=wait[0], sync_stream=wait[1], sync_event=wait[2]))
+            for wait in waits
         ]
     _append(
         columns,
@@ -242,7 +246,7 @@ def _ranges(
         found = _OP.match(str(name))
         detail = NONE
         if found and found["sizes"]:
-            detail = columns.details[Detail(dims=found["sizes"])]
+            detail = columns.details.number(found["sizes"], partial(Detail, dims=found["sizes"]))
         process = thread & PROCESS if isinstance(thread, int) else None
         rows.append(
             (start, end, OP if found else ANNOTATION, found["name"] if found else str(name), process, thread, detail)
