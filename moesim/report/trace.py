@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -23,10 +24,12 @@ def share(part: float, whole: float) -> str:
 
 def report_tables(found: TraceReport) -> RenderableType:
     """The whole answer: GPUs, classes, what no rule knows, steps, ranks, repairs."""
-    parts: list[RenderableType] = [_devices(found), _classes(found)]
+    parts: list[RenderableType] = [_devices(found), _classes(found)] if found.files else []
     parts += [table for one in found.devices if (table := _steps(one)) is not None][:1]
     if found.across is not None:
         parts.append(across_tables(found.across))
+    if found.records:
+        parts.append(_records(found))
     parts += _notes(found)
     return Group(*parts)
 
@@ -123,6 +126,17 @@ def across_tables(found: Across) -> RenderableType:
     return Group(ranks, table, *lines) if found.matches else Group(*lines)
 
 
+def _records(found: TraceReport) -> RenderableType:
+    table = Table(title="files that hold no timeline", title_justify="left")
+    for name in ("file", "format", "what they hold"):
+        table.add_column(name, overflow="fold")
+    for one in found.records:
+        table.add_row(
+            Path(one.source).name, one.format, ", ".join(f"{count:,} {what}" for what, count in one.counts.items())
+        )
+    return table
+
+
 def _notes(found: TraceReport) -> list[RenderableType]:
     """Kernels that no rule knows, and repairs."""
     notes: list[RenderableType] = []
@@ -136,6 +150,10 @@ def _notes(found: TraceReport) -> list[RenderableType]:
         notes += [Text(f"  {seconds(time)}  {name[:110]}") for name, time in longest]
     for file in found.files:
         notes += [Text(line, style="yellow") for line in repairs(file.file, file.repaired, file.first)]
+    if found.passed_over:
+        notes.append(Text(f"passed over, no traces: {', '.join(found.passed_over)}"))
+    for held in found.records:
+        notes += [Text(line, style="yellow") for line in repairs(Path(held.source).name, held.repaired, held.first)]
     return notes
 
 

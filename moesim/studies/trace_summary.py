@@ -13,8 +13,9 @@ from moesim.traces.collectives import Collective, collectives
 from moesim.traces.event_table import EventTable
 from moesim.traces.host import HostTime, Step, host_time, steps
 from moesim.traces.kernel_rule import Classes
-from moesim.traces.opening import read_timeline
+from moesim.traces.opening import read_any, read_timeline
 from moesim.traces.ranks import Across, across
+from moesim.traces.records import Records
 from moesim.traces.summary import DeviceSummary, Work, device_summary, work_of
 
 Opened = Callable[[Path], Callable[[int], None]]
@@ -67,10 +68,12 @@ class FileReport:
 
 @dataclass(frozen=True)
 class TraceReport:
-    """Files, GPUs, and ranks beside each other where there are several."""
+    """Timelines, GPUs, files that hold records, and ranks beside each other where there are several."""
 
     files: tuple[FileReport, ...]
     devices: tuple[DeviceReport, ...]
+    records: tuple[Records, ...]
+    passed_over: tuple[str, ...]
     across: Across | None
     linked_only: bool
 
@@ -80,6 +83,8 @@ class TraceReport:
             "linked_only": self.linked_only,
             "files": [asdict(one) for one in self.files],
             "devices": [one.to_dict() for one in self.devices],
+            "records": [_records(one) for one in self.records],
+            "passed_over": list(self.passed_over),
             "across": None if self.across is None else across_dict(self.across),
         }
 
@@ -100,21 +105,32 @@ def trace_report(
     opened
         Called with each file; gives what is told of the bytes read.
     """
-    with works(paths, rules, opened) as found:
+    with trace_files(paths) as listed:
+        read = [read_any(file, _told(opened, file)) for file in listed.files]
+        found = [work_of(one, rules) for one in read if isinstance(one, EventTable)]
         files = tuple(_file(work.table) for work in found)
         devices = tuple(
             _device(work, device, linked_only=linked_only) for work in found for device in work.table.devices
         )
         beside = across(found) if len(devices) > 1 else None
-    return TraceReport(files, devices, beside, linked_only)
+        records = tuple(one for one in read if isinstance(one, Records))
+    return TraceReport(files, devices, records, listed.passed_over, beside, linked_only)
+
+
+def _told(opened: Opened | None, file: Path) -> Callable[[int], None]:
+    return opened(file) if opened else lambda _taken: None
+
+
+def _records(one: Records) -> dict[str, Any]:
+    told = {"counts": dict(one.counts), "repaired": dict(one.repaired)}
+    return {"file": Path(one.source).name, "format": one.format, **told, "records": list(one.records)}
 
 
 @contextmanager
 def works(paths: Sequence[Path], rules: Classes | None = None, opened: Opened | None = None) -> Iterator[list[Work]]:
     """GPU work of all files that paths name."""
     with trace_files(paths) as files:
-        progress = opened or (lambda _path: lambda _taken: None)
-        yield [work_of(read_timeline(file, progress(file)), rules) for file in files]
+        yield [work_of(read_timeline(file, _told(opened, file)), rules) for file in files.files]
 
 
 def _file(table: EventTable) -> FileReport:

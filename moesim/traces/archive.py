@@ -7,29 +7,48 @@ import tarfile
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from moesim.base.errors import SpecError
+from moesim.traces.opening import is_known
 from moesim.traces.stream import existing
 
 MOST_BYTES = 64 << 30
 """Bytes that an archive may unpack to. [B]"""
 
 
+@dataclass(frozen=True)
+class Found:
+    """Traces that paths name; ``passed_over``: files in folders and archives that are none."""
+
+    files: tuple[Path, ...]
+    passed_over: tuple[str, ...]
+
+
 @contextmanager
-def trace_files(paths: Sequence[Path]) -> Iterator[list[Path]]:
-    """Files that paths name: those of a folder and of an archive in the order of the numbers in their names."""
+def trace_files(paths: Sequence[Path]) -> Iterator[Found]:
+    """Traces that paths name: those of a folder and of an archive in the order of the numbers in their names."""
     with ExitStack() as stack:
         found: list[Path] = []
+        others: list[str] = []
         for path in paths:
-            if path.is_dir():
-                found += _inside(path)
-            elif tarfile.is_tarfile(existing(path)):
-                found += _inside(_unpacked(path, Path(stack.enter_context(tempfile.TemporaryDirectory()))))
-            else:
-                found.append(path)
-        yield found
+            for one in _inside(path) if path.is_dir() else [existing(path)]:
+                if tarfile.is_tarfile(one):
+                    inside = _inside(_unpacked(one, Path(stack.enter_context(tempfile.TemporaryDirectory()))))
+                elif path.is_dir():
+                    inside = [one]
+                else:
+                    found.append(one)
+                    continue
+                known = [file for file in inside if is_known(file)]
+                found += known
+                others += [file.name for file in inside if file not in known]
+        if not found:
+            told = f": {', '.join(others[:5])}" if others else ""
+            raise SpecError.single(", ".join(map(str, paths)), "", f"holds no trace that is known{told}", "name one")
+        yield Found(tuple(found), tuple(others))
 
 
 def _inside(folder: Path) -> list[Path]:

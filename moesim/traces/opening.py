@@ -35,12 +35,21 @@ READERS: Registry[Reader] = Registry(
 )
 
 
+def is_known(path: Path) -> bool:
+    """Whether some reader knows a file."""
+    return _sniffed(head_of(existing(path))) is not None
+
+
+def _sniffed(head: bytes) -> str | None:
+    return next((entry.name for entry in READERS.entries() if entry.item.sniff(head)), None)
+
+
 def format_of(path: Path) -> str:
     """Name of the format of a file."""
     head = head_of(existing(path))
-    for entry in READERS.entries():
-        if entry.item.sniff(head):
-            return entry.name
+    name = _sniffed(head)
+    if name is not None:
+        return name
     known = ", ".join(entry.name for entry in READERS.entries())
     what = "is empty" if not head.strip() else "is no trace that is known"
     raise SpecError.single(str(path), "", what, f"formats: {known}")

@@ -71,9 +71,11 @@ def blocks(
             taken += len(block)
             progress(taken)
             while block:
+                before = inflate.copy()
                 try:
                     found = inflate.decompress(block)
                 except zlib.error:
+                    yield _salvaged(before, block)
                     defect(BROKEN, taken - len(block))
                     return
                 if found:
@@ -84,3 +86,14 @@ def blocks(
                     inflate = zlib.decompressobj(wbits=31)
         if open_member:
             defect(CUT, taken)
+
+
+def _salvaged(inflate: zlib._Decompress, block: bytes) -> bytes:
+    """What a broken block of gzip gives before the place where it is broken."""
+    found = []
+    for place in range(0, len(block), 256):
+        try:
+            found.append(inflate.decompress(block[place : place + 256]))
+        except zlib.error:
+            break
+    return b"".join(found)

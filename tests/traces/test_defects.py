@@ -62,14 +62,9 @@ def test_a_cut_gzip_is_read_as_far_as_it_goes(made, text):
     table = read_timeline(made.write("a.gz", packed[: len(packed) - 60]))
     assert set(table.repaired) == {"compressed stream is cut: what came before is read", CUT}
     assert len(table) > 0
-    many = gzip.compress(text.replace("k3", "".join(f"{number:x}" for number in range(3000))).encode())
+    many = gzip.compress(text.replace("k3", "".join(f"{number:x}" for number in range(30000))).encode())
     broken = many[: len(many) // 2] + bytes(40) + many[len(many) // 2 + 40 :]
-    try:
-        table = read_timeline(made.write("b.gz", broken))
-    except SpecError as error:
-        assert len(error.issues) == 1
-    else:
-        assert table.repaired
+    assert read_timeline(made.write("b.gz", broken)).repaired
 
 
 @pytest.mark.parametrize(

@@ -84,7 +84,8 @@ def test_only_the_category_tells_work_of_the_gpu(made):
     made.add("Kernel", "old", 20, 5, tid=7, pid=0, **{"external id": 4})
     one = summaries(read_timeline(made.write()))[0]
     assert one.window_s == pytest.approx(15e-6)
-    assert (one.busy_s, one.kernels) == (pytest.approx(10e-6), 2)
+    assert one.busy_s == pytest.approx(10e-6)
+    assert one.kernels == 2
 
 
 @pytest.mark.parametrize("generation", ["new", "old"])

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from moesim.studies.trace_summary import works
+from moesim.studies.trace_summary import trace_report, works
 from moesim.traces.collectives import collectives
 from moesim.traces.ranks import across
 from moesim.traces.summary import Work, device_summary
@@ -117,3 +117,18 @@ def test_waiting_is_apart_from_transfer_on_eight_ranks(read, shared_traces):
 def test_sampled_ranks_are_not_matched_by_their_index(read):
     found = across([read["hta_128ranks_sampled_rank0"], read["hta_128ranks_sampled_rank1"]])
     assert found.rejected == {"never at the same time: not the same collective": 6}
+
+
+@pytest.mark.parametrize(
+    ("folder", "files", "what", "count"),
+    [
+        ("nccl_tests", 4, "rows", 4 * 34),
+        ("ncu", 1, "kernels", 1),
+        ("flight_recorder", 64, "entries", 925),
+        ("et", 3, "nodes", 931 + 3664 + 7),
+    ],
+)
+def test_files_without_a_timeline_hold_what_the_index_says(shared_traces, folder, files, what, count):
+    found = trace_report([shared_traces / folder])
+    assert (len(found.records), len(found.files)) == (files, 0)
+    assert sum(one.counts[what] for one in found.records) == count
