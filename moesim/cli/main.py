@@ -26,6 +26,7 @@ import moesim.cli.roofline as roofline
 import moesim.cli.schedule as schedule
 import moesim.cli.specs as specs
 import moesim.cli.trace as trace
+import moesim.cli.trace_model as trace_model
 import moesim.cli.validate as validate
 from moesim.base.errors import SpecError
 
@@ -44,6 +45,7 @@ app.command("checkpoint", help=checkpoint.HELP)(checkpoint.command)
 app.command("diagnose", help=diagnose.HELP)(diagnose.command)
 app.command("explain", help=explain.HELP)(explain.command)
 app.add_typer(fabric.app, name="fabric")
+trace_model.register(trace.app)
 app.add_typer(trace.app, name="trace")
 app.command("place", help=place.HELP)(place.command)
 app.command("schedule", help=schedule.HELP)(schedule.command)

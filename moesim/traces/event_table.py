@@ -26,8 +26,8 @@ class Detail:
 
     Attributes
     ----------
-    dims, types, strides
-        Shapes, types and strides of the arguments of an operator, as JSON.
+    dims, types, strides, values
+        Shapes, types, strides and (of attention only) values of the arguments of an operator, as JSON.
     collective
         Name of a collective as PyTorch spells it; empty where there is none.
     in_elements, out_elements, dtype, group_size
@@ -45,6 +45,7 @@ class Detail:
     dims: str = ""
     types: str = ""
     strides: str = ""
+    values: str = ""
     collective: str = ""
     in_elements: int = NONE
     out_elements: int = NONE

@@ -24,6 +24,7 @@ class Args(Struct, gc=False):
     dims_old: Raw = field(default=EMPTY, name="Input dims")
     types: Raw = field(default=EMPTY, name="Input type")
     strides: Raw = field(default=EMPTY, name="Input Strides")
+    values: Raw = field(default=EMPTY, name="Concrete Inputs")
     collective: Scalar = field(default=None, name="Collective name")
     in_elements: Scalar = field(default=None, name="In msg nelems")
     out_elements: Scalar = field(default=None, name="Out msg nelems")
@@ -69,7 +70,7 @@ class PreciseEvent(Struct, gc=False):
 
 NO_ARGS = Args()
 _NAMES = {one.encode_name: one.name for one in msgspec.structs.fields(Args)}
-_RAW = ("dims", "dims_old", "types", "strides")
+_RAW = ("dims", "dims_old", "types", "strides", "values")
 
 
 def tolerant_event(found: dict[str, Any]) -> Event:

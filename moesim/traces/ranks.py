@@ -90,16 +90,24 @@ class RankTime:
 
 @dataclass(frozen=True)
 class Across:
-    """Several ranks beside each other; `rejected` counts collectives that could not be matched, by reason."""
+    """Several ranks beside each other.
+
+    ``rejected`` counts collectives that could not be matched, by reason; ``owners``: file and GPU of each rank; ``moved``: what
+    was taken off the clock of each rank. [ns]
+    """
 
     matches: tuple[Match, ...]
     ranks: tuple[RankTime, ...]
     rejected: Mapping[str, int]
+    owners: Mapping[int, tuple[int, int]]
+    moved: Mapping[int, int]
 
 
 def across(works: Sequence[Work]) -> Across:
     """Match the collectives of several ranks: files of one rank each, or GPUs of a file."""
-    listed = by_rank(works)
+    owners = by_rank(works)
+    every = [collectives(work) for work in works]
+    listed = {rank: [one for one in every[file] if one.device == device] for rank, (file, device) in owners.items()}
     groups = _grouped(listed)
     offsets = _offsets(groups, list(listed))
     rejected: dict[str, int] = defaultdict(int)
@@ -120,22 +128,23 @@ def across(works: Sequence[Work]) -> Across:
         transfer = (min(ends) - max(starts)) / SECOND
         matches.append(Match(operation, index, moved, apart[0], apart[1], transfer, last))
     matches.sort(key=lambda one: min(member.start_ns for member in one.members.values()))
-    return Across(tuple(matches), tuple(_rank_time(rank, matches, offsets[rank]) for rank in listed), dict(rejected))
+    times = tuple(_rank_time(rank, matches, offsets[rank]) for rank in listed)
+    moved_by = {rank: offset if abs(offset) > SAME_CLOCK else 0 for rank, offset in offsets.items()}
+    return Across(tuple(matches), times, dict(rejected), owners, moved_by)
 
 
-def by_rank(works: Sequence[Work]) -> dict[int, list[Collective]]:
-    """Collectives of each rank; a file without a rank counts by its place, and each GPU of a file with several alone."""
-    found: dict[int, list[Collective]] = {}
+def by_rank(works: Sequence[Work]) -> dict[int, tuple[int, int]]:
+    """File and GPU of each rank; a file without a rank counts by its place, and each GPU of a file with several alone."""
+    found: dict[int, tuple[int, int]] = {}
     many = any(len(work.table.devices) > 1 for work in works)
     for place, work in enumerate(works):
-        every = collectives(work)
-        for device in work.table.devices or [0]:
+        for device in work.table.devices:
             rank = work.table.rank if work.table.rank is not None and not many else None
             if rank is None or rank in found:
                 rank = len(found) if many else place
                 while rank in found:
                     rank += 1
-            found[rank] = [one for one in every if one.device == device]
+            found[rank] = (place, device)
     return found
 
 

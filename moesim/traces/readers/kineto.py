@@ -154,22 +154,23 @@ def _add(columns: Columns, events: Sequence[Event], damage: Damage) -> None:
         stream=stream,
         correlation=ids([one.correlation for one in args], damage),
         external=ids([one.external if one.external is not None else one.external_old for one in args], damage),
-        detail=_details(columns, category, args),
+        detail=_details(columns, category, kept),
     )
 
 
-def _details(columns: Columns, category: NDArray[np.int8], args: Sequence[Args]) -> NDArray[np.int32]:
+def _details(columns: Columns, category: NDArray[np.int8], kept: Sequence[Event]) -> NDArray[np.int32]:
     """Numbers of what the events say beside their times."""
-    found = np.full(len(args), NONE, dtype=np.int32)
+    found = np.full(len(kept), NONE, dtype=np.int32)
     number = columns.details.number
     for place in np.flatnonzero(category != LAUNCH).tolist():
-        one, kind = args[place], category[place]
+        one, kind = kept[place].args or NO_ARGS, category[place]
         if one.collective is not None:
             found[place] = number(_key(one), partial(_collective, one))
         elif kind in (OP, ANNOTATION):  # NCCL's annotations tell sizes in older files
             dims = one.dims if one.dims is not EMPTY else one.dims_old
             if dims is not EMPTY:
-                key = (bytes(dims), bytes(one.types), bytes(one.strides))
+                values = bytes(one.values) if "attention" in kept[place].name else b""
+                key = (bytes(dims), bytes(one.types), bytes(one.strides), values)
                 found[place] = number(key, partial(_shaped, *key))
         elif kind == SYNC:
             stream, event = whole(one.wait_stream), whole(one.wait_event)
@@ -181,8 +182,8 @@ def _details(columns: Columns, category: NDArray[np.int8], args: Sequence[Args])
     return found
 
 
-def _shaped(dims: bytes, types: bytes, strides: bytes) -> Detail:
-    return Detail(_text(dims), _text(types), _text(strides))
+def _shaped(dims: bytes, types: bytes, strides: bytes, values: bytes = b"") -> Detail:
+    return Detail(_text(dims), _text(types), _text(strides), _text(values))
 
 
 def _text(raw: bytes) -> str:
