@@ -11,6 +11,7 @@ from typer.exceptions import TyperException
 
 import moesim.cli.calibrate_collectives as calibrate_collectives
 import moesim.cli.calibrate_kernels as calibrate_kernels
+import moesim.cli.calibrate_trace as calibrate_trace
 import moesim.cli.calibrate_transport as calibrate_transport
 import moesim.cli.check as check
 import moesim.cli.checkpoint as checkpoint
@@ -60,6 +61,7 @@ calibrate_app = typer.Typer(help="Fit constants to measurements.", no_args_is_he
 calibrate_kernels.register(calibrate_app)
 calibrate_app.command("collectives", help=calibrate_collectives.HELP)(calibrate_collectives.command)
 calibrate_app.command("transport", help=calibrate_transport.HELP)(calibrate_transport.command)
+calibrate_app.command("trace", help=calibrate_trace.HELP)(calibrate_trace.command)
 app.add_typer(calibrate_app, name="calibrate")
 
 

@@ -8,7 +8,7 @@ import typer
 
 from moesim.base.errors import SpecError
 from moesim.cli import grammar
-from moesim.cli.trace import RulesOption, Traces, progress, rules_of
+from moesim.cli.trace import RulesOption, Trace, Traces, progress, rules_of
 
 GpuOption = Annotated[
     str | None, typer.Option("--gpu", metavar="GPU", help="GPU of the trace, where the file does not name a known one.")
@@ -18,6 +18,7 @@ GpuOption = Annotated[
 def register(app: typer.Typer) -> None:
     """Add the verbs to ``moesim trace``."""
     app.command("ops")(ops)
+    app.command("match")(match)
     app.command("replay")(replay)
 
 
@@ -46,6 +47,31 @@ def ops(
     with progress() as opened, works(traces, rules_of(rules), opened) as read:
         found = traced_ops(read, gpu, family, own)
     grammar.deliver(found.to_dict(), ops_table(found), as_json, output)
+
+
+def match(
+    trace: Trace,
+    scenario: Annotated[str, typer.Option("--scenario", metavar="SCENARIO", help="What ran: a file or a name.")],
+    changes: grammar.SetOption = None,
+    stage: Annotated[int, typer.Option("--stage", metavar="N", help="Pipeline rank of the trace.")] = 0,
+    step: Annotated[int | None, typer.Option("--step", metavar="N", help="Step of the profiler.")] = None,
+    rules: RulesOption = None,
+    as_json: grammar.JsonOption = False,
+    output: grammar.OutputOption = None,
+) -> None:
+    """Match events of a step with the operations of its estimate: errors, what either side has alone, where steps differ."""
+    grammar.writable(output=output)
+    problem = grammar.changed_problem(scenario, None, None, changes)
+
+    from moesim.report.trace_model import match_tables
+    from moesim.studies.trace_match import trace_match
+    from moesim.studies.trace_summary import works
+
+    with progress() as opened, works([trace], rules_of(rules), opened) as read:
+        if len(read) > 1:
+            raise SpecError.single(str(trace), "", f"holds {len(read)} traces", "name one rank")
+        found = trace_match(read[0], problem, stage, step)
+    grammar.deliver(found.to_dict(), match_tables(found), as_json, output)
 
 
 def replay(

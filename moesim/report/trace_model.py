@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from moesim.base.units import format_quantity
+from moesim.report.compare import change
 from moesim.report.estimate import seconds
+from moesim.studies.trace_match import Alone, TraceMatch
 from moesim.studies.trace_ops import TracedOp, TracedOps
 from moesim.studies.trace_replay import Replay
 
@@ -91,3 +95,50 @@ def replay_tables(found: Replay) -> RenderableType:
         factor = found.factors.get(name)
         path.add_row(name, *map(seconds, parts), "" if factor is None else f"{factor:.3f}")
     return Group(head, table, path, *(Text(note, style="dim") for note in found.notes))
+
+
+MOST_MATCHED = 25
+
+
+def match_tables(found: TraceMatch) -> RenderableType:
+    """Kinds of work, operations on both sides, and what either side has alone."""
+    error = found.predicted_step_s / found.measured_step_s - 1
+    step = "the whole trace as one step" if found.step is None else f"step {found.step}"
+    head = Text(
+        f"{found.scenario}: predicted {seconds(found.predicted_step_s)}, measured {seconds(found.measured_step_s)} ({error:+.1%}), "
+        f"{step}"
+    )
+    kinds = Table(title="kinds of work, sums of kernel times", title_justify="left")
+    for name in ("kind", "predicted", "measured", "measured spends more"):
+        kinds.add_column(name, justify="right")
+    for kind in found.differences:
+        times = map(seconds, (kind.predicted_s, kind.measured_s))
+        kinds.add_row(kind.category, *times, change(kind.difference_s))
+    both = Table(title="operations on both sides, the largest difference in the step first", title_justify="left")
+    both.add_column("operation", overflow="fold", max_width=30)
+    both.add_column("shape", overflow="fold", max_width=34)
+    for name in ("predicted", "measured", "error", "calls", "measured calls", "measured spends more"):
+        both.add_column(name, justify="right")
+    for one in found.matched[:MOST_MATCHED]:
+        counts = (f"{one.predicted_count:,.0f}", f"{one.measured_count:,.0f}")
+        times = map(seconds, (one.predicted_s, one.measured_s))
+        both.add_row(one.name, one.shape, *times, f"{one.error:+.1%}", *counts, change(one.difference_s))
+    waits = (
+        f"predicted: bubble {seconds(found.predicted_bubble_s)}, host {seconds(found.predicted_host_s)}; "
+        f"measured: idle {seconds(found.measured_idle_s)}, of which waiting for the host {seconds(found.measured_host_s)}; "
+        f"exposed communication {seconds(found.measured_exposed_s)}"
+    )
+    alone = (_alone("only in the estimate", found.only_predicted), _alone("only in the trace", found.only_measured))
+    return Group(head, kinds, Text(waits), both, *alone)
+
+
+def _alone(title: str, rows: Sequence[Alone]) -> RenderableType:
+    table = Table(title=title, title_justify="left")
+    table.add_column("operation", overflow="fold", max_width=40)
+    table.add_column("kind")
+    table.add_column("shape", overflow="fold", max_width=40)
+    for name in ("calls", "in the step"):
+        table.add_column(name, justify="right")
+    for one in rows[:MOST_MATCHED]:
+        table.add_row(one.name[:80], one.category, one.shape[:80], f"{one.count:,.0f}", seconds(one.time_s))
+    return table if rows else Text(f"{title}: nothing")
