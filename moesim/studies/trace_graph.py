@@ -39,6 +39,10 @@ OWN_SYNC = 3_000
 """Time of a call that waits for the GPU beside the waiting. [ns]"""
 
 
+LONGEST_LAUNCH, LONGEST_GAP = 20_000, 3_000
+"""Bounds of the usual delays from a launch, and between work of a stream: more is waiting for something else. [ns]"""
+
+
 @dataclass(frozen=True)
 class Usual:
     """Usual delays of a file. [ns]"""
@@ -122,7 +126,7 @@ class _File:
             self._guessed_waits()
 
     def _usual(self) -> Usual:
-        """Middle delays: of launches into an idle stream, between work that was queued."""
+        """Usual delays: of launches into an idle stream, between work that was queued."""
         idle, queued = [], []
         for group in self.streams.values():
             before, after = group[:-1], group[1:]
@@ -132,8 +136,9 @@ class _File:
             idle.append((self.start[after] - self.launched[after])[linked & waited])
             queued.append(gap[linked & ~waited & (gap >= 0)])
         launch, stream = (np.concatenate([np.empty(0), *one]) for one in (idle, queued))
-        usual = [int(np.median(one)) if len(one) else default for one, default in ((launch, 5_000), (stream, 1_000))]
-        return Usual(usual[0], usual[1], OWN_SYNC)
+        latency = int(np.median(launch)) if len(launch) else 5_000
+        gap = int(np.quantile(stream, 0.25)) if len(stream) else EVENT_WAIT
+        return Usual(min(latency, LONGEST_LAUNCH), min(gap, LONGEST_GAP), OWN_SYNC)
 
     def _stream(self, line: tuple[int, int], group: Ints) -> None:
         """Work of a stream, in order."""
