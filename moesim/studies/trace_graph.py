@@ -137,8 +137,8 @@ class _File:
             queued.append(gap[linked & ~waited & (gap >= 0)])
         launch, stream = (np.concatenate([np.empty(0), *one]) for one in (idle, queued))
         latency = int(np.median(launch)) if len(launch) else 5_000
-        gap = int(np.quantile(stream, 0.25)) if len(stream) else EVENT_WAIT
-        return Usual(min(latency, LONGEST_LAUNCH), min(gap, LONGEST_GAP), OWN_SYNC)
+        between = int(np.quantile(stream, 0.25)) if len(stream) else EVENT_WAIT
+        return Usual(min(latency, LONGEST_LAUNCH), min(between, LONGEST_GAP), OWN_SYNC)
 
     def _stream(self, line: tuple[int, int], group: Ints) -> None:
         """Work of a stream, in order."""

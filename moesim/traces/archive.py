@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import tarfile
 import tempfile
+import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -13,10 +14,12 @@ from typing import Any
 
 from moesim.base.errors import SpecError
 from moesim.traces.opening import is_known
-from moesim.traces.stream import existing
+from moesim.traces.stream import existing, head_of
 
 MOST_BYTES = 64 << 30
 """Bytes that an archive may unpack to. [B]"""
+USTAR = b"ustar"
+"""Mark in the first header of a tar archive."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +38,7 @@ def trace_files(paths: Sequence[Path]) -> Iterator[Found]:
         others: list[str] = []
         for path in paths:
             for one in _inside(path) if path.is_dir() else [existing(path)]:
-                if tarfile.is_tarfile(one):
+                if head_of(one, 512)[257:262] == USTAR:
                     inside = _inside(_unpacked(one, Path(stack.enter_context(tempfile.TemporaryDirectory()))))
                 elif path.is_dir():
                     inside = [one]
@@ -79,6 +82,7 @@ def _unpacked(path: Path, folder: Path) -> Path:
                     str(path), "", f"unpacks to more than {MOST_BYTES:,} bytes", "unpack it yourself"
                 )
             archive.extractall(folder, members=members, filter="data")
-    except (tarfile.TarError, OSError, EOFError) as error:
-        raise SpecError.single(str(path), "", f"is a damaged archive: {error}", "unpack what can be") from None
+    except (tarfile.TarError, OSError, EOFError, zlib.error) as error:
+        what = f"is a damaged archive: {error}".splitlines()[0]
+        raise SpecError.single(str(path), "", what, "unpack what can be") from None
     return folder
