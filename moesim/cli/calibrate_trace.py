@@ -31,7 +31,7 @@ def command(
 
     from moesim.spec import library
     from moesim.studies.trace_calibration import KINDS, trace_calibration
-    from moesim.studies.trace_ops import gpu_in
+    from moesim.studies.trace_machine import gpu_in
     from moesim.studies.trace_summary import works
     from moesim.traces.ranks import across
 

@@ -25,6 +25,8 @@ def registries() -> dict[str, Registry[Any]]:
     from moesim.cost.transports import transports
     from moesim.fabric.builders import builders
     from moesim.timeline.schedules import schedules
+    from moesim.traces.kernel_rule import RULES
+    from moesim.traces.opening import READERS
     from moesim.workload.adapters import adapters
     from moesim.workload.compression import compressions
     from moesim.workload.fusions import fusions
@@ -46,6 +48,8 @@ def registries() -> dict[str, Registry[Any]]:
         "collectives": algorithms,
         "topologies": builders,
         "expert-gemms": expert_gemms,
+        "trace-formats": READERS,
+        "kernel-rules": RULES,
     }
 
 

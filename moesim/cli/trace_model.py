@@ -112,6 +112,7 @@ def replay(
 
     from moesim.report.trace_model import replay_tables
     from moesim.spec import library
+    from moesim.studies import trace_machine as machines
     from moesim.studies import trace_whatif as whatif
     from moesim.studies.trace_replay import Replayed, scaled
     from moesim.studies.trace_summary import works
@@ -120,9 +121,9 @@ def replay(
     with progress() as opened, works(traces, rules_of(rules), opened) as read:
         factors = scaled(read, scales)
         if constants or precision or cluster:
-            before = whatif.trace_machine(read, gpu)
+            before = machines.trace_machine(read, gpu)
             node = library.find("nodes", cluster) if cluster else None
-            after = whatif.machine_of(library.get("nodes", node).gpu, node) if node else before
+            after = machines.machine_of(library.get("nodes", node).gpu, node) if node else before
             changed = whatif.repriced(read, before, whatif.changed_machine(after, constants), precision)
             factors = whatif.together(factors, changed)
         several = len(read) > 1 or any(len(work.table.devices) > 1 for work in read)

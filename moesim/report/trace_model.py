@@ -62,12 +62,21 @@ def _numbers(one: TracedOp) -> tuple[str, ...]:
 def _collectives(found: TracedOps) -> RenderableType:
     title = "collectives, times with waiting: with one rank the bandwidth is a lower bound"
     table = Table(title=title, title_justify="left")
-    for name in ("operation", "ranks", "size", "time", "bus bandwidth", "told by"):
+    for name in ("operation", "ranks", "size", "time", "bus bandwidth", "model", "told by"):
         table.add_column(name, justify="right")
-    for one in sorted(found.collectives, key=lambda one: -one.time_s)[:MOST_COLLECTIVES]:
+    for priced in sorted(found.collectives, key=lambda one: -one.told.time_s)[:MOST_COLLECTIVES]:
+        one, price = priced.told, priced.predicted_s
         size = "" if one.size is None else format_quantity(one.size, "bytes")
         bus = "" if one.bus_bandwidth is None else f"{one.bus_bandwidth / GIGA:.2f} GB/s"
-        table.add_row(one.operation, str(one.group_size or ""), size, seconds(one.time_s), bus, one.told_by)
+        table.add_row(
+            one.operation,
+            str(one.group_size or ""),
+            size,
+            seconds(one.time_s),
+            bus,
+            seconds(price or 0.0) if price else "",
+            one.told_by,
+        )
     return table
 
 

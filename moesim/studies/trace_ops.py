@@ -14,8 +14,8 @@ from moesim.base.errors import SpecError, did_you_mean
 from moesim.spec import library
 from moesim.spec.calibration import CalibrationSpec
 from moesim.spec.hardware import GpuSpec
-from moesim.spec.spellings import gpu_of
 from moesim.studies.kernel_prices import Asked, KernelPrice, gpu_with, kernel_price
+from moesim.studies.trace_machine import collective_price, gpu_in, machine_of
 from moesim.traces.collectives import Collective, collectives
 from moesim.traces.event_table import EventTable
 from moesim.traces.matrix_shapes import MatrixShape, parsed
@@ -81,12 +81,20 @@ class TracedOp:
 
 
 @dataclass(frozen=True)
+class PricedCollective:
+    """A collective of a trace, and its price in the usual node of the GPU; None where the model has none. [s]"""
+
+    told: Collective
+    predicted_s: float | None
+
+
+@dataclass(frozen=True)
 class TracedOps:
     """Operators of a trace, the longest in sum first; ``gpu`` is the spec they are compared with."""
 
     gpu: str | None
     ops: tuple[TracedOp, ...]
-    collectives: tuple[Collective, ...]
+    collectives: tuple[PricedCollective, ...]
 
     def errors(self, family: str = "gemm", least_flop: float = 0.0) -> list[float]:
         """Errors of the prices of a class, of operators from some work on. [-]"""
@@ -97,10 +105,11 @@ class TracedOps:
         """Plain values in SI units."""
         moved = [
             {
-                **{name: getattr(one, name) for name in ("operation", "group_size", "dtype", "told_by", "time_s")},
-                "size_bytes": one.size,
-                "algorithm_bandwidth": one.algorithm_bandwidth,
-                "bus_bandwidth": one.bus_bandwidth,
+                **{name: getattr(one.told, name) for name in ("operation", "group_size", "dtype", "told_by", "time_s")},
+                "size_bytes": one.told.size,
+                "algorithm_bandwidth": one.told.algorithm_bandwidth,
+                "bus_bandwidth": one.told.bus_bandwidth,
+                "predicted_s": one.predicted_s,
             }
             for one in self.collectives
         ]
@@ -137,13 +146,9 @@ def traced_ops(
     ops = [_op(key, shapes[key], groups, works, spec, own) for key, groups in found.items()]
     ops.sort(key=lambda one: -one.total_s)
     moved = [one for work in works for one in collectives(work)] if family in (None, "nccl", "communication") else []
-    return TracedOps(name, tuple(ops), tuple(moved))
-
-
-def gpu_in(works: Sequence[Work]) -> str | None:
-    """Spec of the GPU that the files name; None where they name none that is known."""
-    names = {gpu_of(name) for work in works for name in work.table.gpus if name}
-    return names.pop() if len(names) == 1 else None
+    machine = machine_of(name) if name and moved else None
+    priced = (PricedCollective(one, None if machine is None else collective_price(one, machine)) for one in moved)
+    return TracedOps(name, tuple(ops), tuple(priced))
 
 
 def _instances(work: Work, family: str | None) -> list[tuple[tuple[str, str, str], Shape | None, list[int]]]:

@@ -7,21 +7,18 @@ wrong about a kernel cancels. Work whose shape the trace does not tell takes the
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
 from moesim.base.errors import Collector, SpecError, did_you_mean
 from moesim.base.units import parse_quantity
 from moesim.cost.attention import attention_time
-from moesim.cost.collectives import collective_time
-from moesim.cost.from_spec import build_gpu, build_links
 from moesim.cost.gemm import gemm_time
-from moesim.cost.machine import Gpu, Group, Links
+from moesim.cost.machine import Gpu
 from moesim.cost.memory_bound import traffic_time
-from moesim.spec import library
-from moesim.spec.spellings import node_of
-from moesim.studies.trace_ops import gpu_in, model_work
+from moesim.studies.trace_machine import Machine, collective_price
+from moesim.studies.trace_ops import model_work
 from moesim.studies.trace_replay import Factors, Floats
 from moesim.traces.collectives import collectives
 from moesim.traces.op_work import Shape, shape_of
@@ -36,36 +33,6 @@ CONSTANTS = {
 }
 """Constants that can be changed, and what of the links changes with them."""
 BANDWIDTH_BOUND = ("elementwise", "normalization", "softmax", "reduction", "index", "optimizer", "routing")
-PRICED = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "send-recv")
-
-
-@dataclass(frozen=True)
-class Machine:
-    """A GPU and its links, and how many GPUs one NVLink domain holds."""
-
-    gpu: Gpu
-    links: Links | None
-    per_node: float
-
-
-def machine_of(gpu: str, node: str | None = None) -> Machine:
-    """GPU with the links of a node, or of its usual one."""
-    found = node or node_of(gpu)
-    if found is None:
-        return Machine(build_gpu(library.get("gpus", gpu)), None, 8.0)
-    spec = library.get("nodes", found)
-    links = build_links(spec, library.get("nics", spec.nic), library.get("fabrics", spec.default_fabric), True)
-    return Machine(build_gpu(library.get("gpus", spec.gpu)), links, float(spec.gpus_per_node))
-
-
-def trace_machine(works: Sequence[Work], gpu: str | None) -> Machine:
-    """Machine that a trace was taken on."""
-    name = library.find("gpus", gpu.lower()) if gpu else gpu_in(works)
-    if name is None:
-        told = sorted({one for work in works for one in work.table.gpus if one})
-        what = f"the trace names {', '.join(told)}, which is not known" if told else "the trace names no GPU"
-        raise SpecError.single("--gpu", "", what, "give --gpu, such as --gpu h100-sxm-80gb")
-    return machine_of(name)
 
 
 def changed_machine(machine: Machine, changes: Mapping[str, str]) -> Machine:
@@ -168,22 +135,11 @@ def _width(precision: str) -> float:
 
 def _collectives(work: Work, values: Floats, before: Machine, after: Machine) -> None:
     """Factors of collectives whose size and group are told."""
-    if before.links is None or after.links is None:
-        return
     places = {int(event): place for place, event in enumerate(work.links.work.tolist())}
     for one in collectives(work):
-        if one.operation not in PRICED or not one.size or not one.group_size or one.group_size < 2:
-            continue
-        times = [
-            float(collective_time(one.operation, one.size, _group(one.group_size, machine), links))
-            for machine, links in ((before, before.links), (after, after.links))
-        ]
-        if times[0] > 0:
-            values[places[one.event]] = times[1] / times[0]
-
-
-def _group(size: int, machine: Machine) -> Group:
-    return Group(float(size), min(float(size), machine.per_node))
+        now, then = collective_price(one, before), collective_price(one, after)
+        if now and then:
+            values[places[one.event]] = then / now
 
 
 def _filled(

@@ -95,6 +95,8 @@ class DeviceSummary:
         Communication and compute together; its share of communication, None without any. [s, -]
     kernels, communication_kernels, gemm_shapes
         Counts; shapes are distinct ones of matrix products whose operator tells them.
+    stream_overlaps
+        Work that starts before the work before it on its stream has ended: sums of durations exceed busy time.
     """
 
     device: int
@@ -112,6 +114,7 @@ class DeviceSummary:
     kernels: int
     communication_kernels: int
     gemm_shapes: int
+    stream_overlaps: int
     streams: tuple[int, ...]
     classes: Mapping[str, ClassTime] = field(default_factory=dict)
     unknown: Mapping[str, ClassTime] = field(default_factory=dict)
@@ -164,11 +167,19 @@ def device_summary(work: Work, device: int, *, linked_only: bool = False) -> Dev
         kernels=int(kernel.sum()),
         communication_kernels=int(moves.sum()),
         gemm_shapes=len(gemms),
+        stream_overlaps=_stream_overlaps(table.stream[places], start, end),
         streams=tuple(int(one) for one in np.unique(table.stream[places])),
         classes=_class_times(work.family[chosen], table.duration[places]),
         unknown=_unknown(work, chosen),
         gemms=gemms,
     )
+
+
+def _stream_overlaps(stream: Ints, start: Ints, end: Ints) -> int:
+    """Work of one GPU that starts before what came before it on its stream has ended. [-]"""
+    order = np.lexsort((start, stream))
+    stream, start, end = stream[order], start[order], end[order]
+    return int(((stream[1:] == stream[:-1]) & (start[1:] < end[:-1])).sum())
 
 
 def _class_times(family: NDArray[Any], duration: Ints) -> dict[str, ClassTime]:

@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 
 from moesim.base.errors import SpecError
+from moesim.studies.trace_machine import machine_of, trace_machine
 from moesim.studies.trace_replay import Replayed, in_place_busy, scaled
 from moesim.studies.trace_summary import works
-from moesim.studies.trace_whatif import changed_machine, machine_of, repriced, trace_machine
+from moesim.studies.trace_whatif import changed_machine, repriced
 from moesim.traces.opening import read_timeline
 from moesim.traces.ranks import across
 from moesim.traces.summary import device_summary, work_of

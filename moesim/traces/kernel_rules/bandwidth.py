@@ -56,5 +56,5 @@ for order, (name, family, pattern, unless, summary) in enumerate(
         name,
         KernelRule(family, pattern, 30 + order, unless),
         summary=summary,
-        source="names in PyTorch (ATen/native/cuda), Inductor, Apex, vLLM and FBGEMM",
+        source="pytorch-kernels",
     )

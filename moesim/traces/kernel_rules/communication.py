@@ -14,7 +14,7 @@ RULES.add(
         communication=True,
     ),
     summary="NCCL and RCCL: ncclKernel_ (to 2.17), ncclDevKernel_ (since), symmetric kernels",
-    source="nccl src/device/generate.py",
+    source="nccl-2.30.7",
 )
 RULES.add(
     "deepep",
@@ -25,13 +25,13 @@ RULES.add(
         communication=True,
     ),
     summary="DeepEP: dispatch, combine and their notifications",
-    source="DeepEP csrc/kernels",
+    source="deepep",
 )
 RULES.add(
     "nvshmem",
     KernelRule("nvshmem", r"nvshmem", 12, communication=True),
     summary="NVSHMEM",
-    source="NVSHMEM device API",
+    source="public-traces",
 )
 RULES.add(
     "custom-all-reduce",
@@ -43,5 +43,5 @@ RULES.add(
         communication=True,
     ),
     summary="all-reduces of vLLM, TensorRT-LLM and PyTorch's symmetric memory",
-    source="vllm csrc/custom_all_reduce.cuh, pytorch CUDASymmetricMemoryOps.cu",
+    source="vllm-custom-all-reduce",
 )

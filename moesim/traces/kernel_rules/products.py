@@ -13,7 +13,7 @@ RULES.add(
         unless=r"reshape_and_cache",
     ),
     summary="FlashAttention, cuDNN, xFormers, FlashInfer, Triton attention",
-    source="names of the projects' kernels",
+    source="public-traces",
 )
 RULES.add(
     "convolution",
@@ -25,7 +25,7 @@ RULES.add(
         unless=r"[tT]ype_?[cC]onv|convert|Convert|dgrad_gelu",
     ),
     summary="cuDNN, MIOpen and Composable Kernel convolutions, also those whose name says gemm",
-    source="names of the projects' kernels",
+    source="public-traces",
 )
 RULES.add(
     "gemm",
@@ -37,5 +37,5 @@ RULES.add(
         unless=r"permute|transpose|elementwise_kernel|cutlass::reduction|multi_tensor|quant(?:ize)?_",
     ),
     summary="cuBLAS, CUTLASS, nvjet, DeepGEMM, hipBLASLt (Cijk), Triton matrix products, gemv, split-K sums",
-    source="names of the projects' kernels",
+    source="public-traces",
 )

@@ -224,7 +224,11 @@ def _packed(values: list[Any]) -> list[int]:
     return found
 
 
-SOURCE = "pytorch ExecutionTraceObserver; mlcommons chakra et_def.proto"
-READERS.add("pytorch-et", Reader(_pytorch, read_pytorch), summary="PyTorch execution trace: JSON", source=SOURCE)
-READERS.add("chakra", Reader(_chakra, read_chakra), summary="Chakra: JSON", source=SOURCE)
-READERS.add("chakra-protobuf", Reader(_protobuf, read_protobuf), summary="Chakra: protobuf", source=SOURCE)
+READERS.add(
+    "pytorch-et",
+    Reader(_pytorch, read_pytorch),
+    summary="PyTorch execution trace: JSON",
+    source="pytorch-execution-trace",
+)
+READERS.add("chakra", Reader(_chakra, read_chakra), summary="Chakra: JSON", source="chakra")
+READERS.add("chakra-protobuf", Reader(_protobuf, read_protobuf), summary="Chakra: protobuf", source="chakra")

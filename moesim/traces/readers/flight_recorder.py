@@ -126,5 +126,5 @@ READERS.add(
     "flight-recorder",
     Reader(_sniffed, read_flight_recorder),
     summary="PyTorch flight recorder: pickle of plain data, or JSON",
-    source="pytorch torch/csrc/distributed/c10d/FlightRecorder",
+    source="pytorch-flight-recorder",
 )

@@ -250,5 +250,5 @@ READERS.add(
     "kineto",
     Reader(_sniffed, read_kineto),
     summary="PyTorch profiler: Chrome-trace JSON, with or without gzip",
-    source="kineto libkineto/src/output_json.cpp",
+    source="kineto",
 )

@@ -99,5 +99,5 @@ READERS.add(
     "nccl-inspector",
     Reader(_sniffed, read_inspector),
     summary="NCCL inspector: JSON records of collectives and point-to-point",
-    source="nccl ext-profiler/inspector",
+    source="nccl-inspector",
 )

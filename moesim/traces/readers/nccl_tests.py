@@ -341,6 +341,10 @@ def _json(path: Path, text: str, refused: Counter[str]) -> dict[str, Any]:
     raise SpecError.single(str(path), "", "neither a log nor JSON of nccl-tests", "")
 
 
+def _mine(head: bytes) -> bool:
+    return sniff(head.decode("utf-8", errors="replace")) and b'_perf"' not in head  # the inspector has such keys
+
+
 def _read_any(path: Path, progress: Callable[[int], None] = lambda _taken: None) -> Records:
     """Records of a log, operations without a price included."""
     table = read_nccl_tests(path, priced_only=False)
@@ -353,7 +357,7 @@ def _read_any(path: Path, progress: Callable[[int], None] = lambda _taken: None)
 
 READERS.add(
     "nccl-tests",
-    Reader(lambda head: sniff(head.decode("utf-8", errors="replace")), _read_any),
+    Reader(_mine, _read_any),
     summary="nccl-tests: log or JSON",
-    source="nccl-tests src/common.cu, src/util.cu",
+    source="nccl-tests",
 )

@@ -116,5 +116,5 @@ READERS.add(
     "ncu",
     Reader(_sniffed, read_ncu),
     summary="Nsight Compute: CSV, details or raw page",
-    source="Nsight Compute CLI user guide",
+    source="ncu-cli",
 )

@@ -284,5 +284,5 @@ READERS.add(
     "nsys",
     Reader(lambda head: head.startswith(MAGIC), read_nsys),
     summary="Nsight Systems: SQLite export",
-    source="Nsight Systems user guide, SQLite schema reference",
+    source="nsys-sqlite",
 )
