@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -121,6 +122,7 @@ def bus_factor(operation: str, ranks: int) -> float:
     return (ranks - 1) / ranks if operation in ("all-gather", "reduce-scatter", "all-to-all") else 1.0
 
 
+@lru_cache(maxsize=4096)
 def operation_of(text: str) -> str:
     """Collective that a spelling means; empty for waits, barriers and what is none.
 
