@@ -32,9 +32,9 @@ EVENT_WAIT = 1_000
 """Delay from the end of work to that of another stream that waits for its event. [ns]"""
 HAND_OVER = 50_000
 """Gap of a thread from which it is taken to wait for another one that launches meanwhile. [ns]"""
-CLOSE, LONGER = 15_000, 3_000
+CLOSE, LONGER = 30_000, 3_000
 """For files without records of syncs: work that starts at most that long behind the end of other work, and that much later than
-its stream and launch explain, waits for it. [ns]"""
+its stream and launch explain, waits for it (ROCm takes up to 20 us between them). [ns]"""
 OWN_SYNC = 3_000
 """Time of a call that waits for the GPU beside the waiting. [ns]"""
 
@@ -206,7 +206,7 @@ class _File:
 
     def _waited(self, call: int, start: int, end: int) -> list[int]:
         """Work that a call waits for: the last of each stream that was launched before it and ended with it."""
-        told = self.synced.get(int(self.table.correlation[call]))
+        told = self.synced.get(_call_of(self.table, call))
         found = []
         for line, group in self.streams.items():
             if told is not None and told[0] >= 0 and told[0] != line[1]:
@@ -250,23 +250,28 @@ class _File:
             explained = np.maximum(before + self.usual.stream, launched)
             at = np.searchsorted(ends, self.start[group], side="right") - 1
             late = (self.start[group] - explained > LONGER) & (at >= 0)
+            behind = self.start[group] - ends[np.maximum(at, 0)]
+            late &= (behind < CLOSE) & (ends[np.maximum(at, 0)] >= explained)
             for place, other in zip(group[late].tolist(), merged[at[late]].tolist(), strict=True):
-                if self.start[place] - self.end[other] < CLOSE:
-                    self.tasks.wait(self.first[place], self.last[other], EVENT_WAIT)
+                self.tasks.wait(self.first[place], self.last[other], EVENT_WAIT)
 
 
-def _sync_records(table: EventTable) -> dict[int, tuple[int, int]]:
-    """Stream, and time of the recorded event, that host syncs wait for, by correlation."""
+Call = tuple[int, int]
+"""Process and correlation of a call: correlations are unique in a process only."""
+
+
+def _sync_records(table: EventTable) -> dict[Call, tuple[int, int]]:
+    """Stream, and time of the recorded event, that host syncs wait for, by their call; -1 where all is waited for."""
     times = _launch_times(table)
-    found = {}
+    found: dict[Call, tuple[int, int]] = {}
     for event in np.flatnonzero(table.of(SYNC)).tolist():
-        detail = table.detail_of(event)
+        detail, call = table.detail_of(event), _call_of(table, event)
         if detail.sync in ("Stream Sync", "Stream Synchronize"):
-            found[int(table.correlation[event])] = (int(table.stream[event]), -1)
+            found[call] = (int(table.stream[event]), -1)
         elif detail.sync in ("Event Sync", "Event Synchronize"):
-            found[int(table.correlation[event])] = (detail.sync_stream, times.get(detail.sync_event, -1))
+            found[call] = (detail.sync_stream, times.get((call[0], detail.sync_event), -1))
         elif "Context" in detail.sync:
-            found[int(table.correlation[event])] = (-1, -1)
+            found[call] = (-1, -1)
     return found
 
 
@@ -275,13 +280,20 @@ def _stream_waits(table: EventTable) -> list[tuple[int, int, int, int]]:
     times = _launch_times(table)
     found = []
     for event in np.flatnonzero(table.of(SYNC)).tolist():
-        detail = table.detail_of(event)
-        if detail.sync == "Stream Wait Event" and detail.sync_event in times:
-            called = times.get(int(table.correlation[event]), int(table.start[event]))
-            found.append((int(table.stream[event]), detail.sync_stream, times[detail.sync_event], called))
+        detail, call = table.detail_of(event), _call_of(table, event)
+        recorded = times.get((call[0], detail.sync_event))
+        if detail.sync == "Stream Wait Event" and recorded is not None:
+            called = times.get(call, int(table.start[event]))
+            found.append((int(table.stream[event]), detail.sync_stream, recorded, called))
     return found
 
 
-def _launch_times(table: EventTable) -> dict[int, int]:
-    calls = np.flatnonzero(table.of(LAUNCH) & (table.correlation >= 0))
-    return dict(zip(table.correlation[calls].tolist(), table.start[calls].tolist(), strict=True))
+def _call_of(table: EventTable, event: int) -> Call:
+    process = int(table.process[event]) if table.format == "nsys" else 0
+    return process, int(table.correlation[event])
+
+
+def _launch_times(table: EventTable) -> dict[Call, int]:
+    """Start of each call. [ns]"""
+    calls = np.flatnonzero(table.of(LAUNCH) & (table.correlation >= 0)).tolist()
+    return {_call_of(table, call): int(table.start[call]) for call in calls}

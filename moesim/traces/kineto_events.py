@@ -42,30 +42,29 @@ class Args(Struct, gc=False):
     wait_event: Scalar = field(default=None, name="wait_on_cuda_event_record_corr_id")
 
 
-class Event(Struct, gc=False):
+class AnyEvent(Struct, gc=False):
+    """An event without its times."""
+
+    ph: str = ""
+    cat: str = ""
+    name: str = ""
+    pid: int | float | str | None = None
+    tid: int | float | str | None = None
+    args: Args | None = None
+
+
+class Event(AnyEvent, gc=False):
     """An event; times in microseconds."""
 
-    ph: str = ""
-    cat: str = ""
-    name: str = ""
-    pid: int | float | str | None = None
-    tid: int | float | str | None = None
     ts: int | float | None = None
     dur: int | float | None = None
-    args: Args | None = None
 
 
-class PreciseEvent(Struct, gc=False):
+class PreciseEvent(AnyEvent, gc=False):
     """The same with times as decimals."""
 
-    ph: str = ""
-    cat: str = ""
-    name: str = ""
-    pid: int | float | str | None = None
-    tid: int | float | str | None = None
     ts: Decimal | None = None
     dur: Decimal | None = None
-    args: Args | None = None
 
 
 NO_ARGS = Args()

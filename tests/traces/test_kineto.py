@@ -158,4 +158,4 @@ def test_operators_and_kernels_only(made):
     made.kernel("k", 2, 2)
     table = read_timeline(made.write())
     assert sorted(table.category.tolist()) == sorted([OP, KERNEL])
-    assert table.ignored == {"python_function": 1, "M": 1}
+    assert table.ignored == {"python_function": 1, "no category": 1}

@@ -1,12 +1,16 @@
 """Operators of a trace beside rooflines and prices; samples for fits; a step beside its estimate; two traces."""
 
 import json
+from dataclasses import replace
 
 import pandas as pd
 import pytest
 
 from moesim.base.errors import SpecError
+from moesim.calibrate import collective_overlay
 from moesim.cost.blocks import price_blocks
+from moesim.cost.collectives import collective_time
+from moesim.cost.machine import Group
 from moesim.spec import library
 from moesim.studies.roofline import step_calls
 from moesim.studies.trace_calibration import trace_calibration
@@ -143,21 +147,42 @@ def test_what_cannot_be_fitted_says_why(step):
     assert any("one rank does not tell waiting from transfer" in line for line in lines)
 
 
-def test_collectives_count_from_the_last_arrival(made):
+SIZES_OF_GATHERS = [2 ** (22 + place) for place in range(8)]
+
+
+def gathers(made, times):
+    """Two ranks, of which the second arrives 300 us late; from then on the all-gathers take some times. [us]"""
     ranks = []
     for number in range(2):
         made.events = []
         made.head = {"distributedInfo": {"rank": number, "world_size": 2}, "deviceProperties": H100}
-        for place in range(8):
-            told = {"Collective name": "_allgather_base", "In msg nelems": 2 ** (18 + place), "dtype": "BFloat16"}
-            told |= {"Out msg nelems": 2 ** (19 + place), "Group size": 2}
-            start, end = 1000 * place + 300 * number, 1000 * place + 500
+        for place, (size, time) in enumerate(zip(SIZES_OF_GATHERS, times, strict=True)):
+            told = {"Collective name": "_allgather_base", "In msg nelems": size // 4, "dtype": "BFloat16"}
+            told |= {"Out msg nelems": size // 2, "Group size": 2}
+            start, end = 5000 * place + 300 * number, round(5000 * place + 300 + time, 3)
             made.kernel("ncclDevKernel_AllGather_RING_LL", start, end - start, stream=20, launch=start - 5, **told)
         ranks.append(work_of(read_timeline(made.write(f"r{number}.json"))))
-    rows, dropped = collective_samples(across(ranks), 8.0, "r")
+    return ranks
+
+
+def test_collectives_count_from_the_last_arrival(made):
+    rows, dropped = collective_samples(across(gathers(made, [200.0] * 8)), 8.0, "r")
     assert [row["time"] for row in rows] == pytest.approx([200e-6] * 8)
-    assert [row["size"] for row in rows] == [2.0 ** (20 + place) for place in range(8)]
+    assert [row["size"] for row in rows] == SIZES_OF_GATHERS
     assert not dropped
+
+
+def test_links_are_calibrated_from_ranks_without_their_waiting(made):
+    links = collective_overlay.links_of("hgx-h100", None)
+    expected = [float(collective_time("all-gather", float(size), Group(2.0, 2.0), links)) for size in SIZES_OF_GATHERS]
+    ranks = gathers(made, [1.2e6 * time for time in expected])
+    found = trace_calibration(ranks, across(ranks), "h100-sxm-80gb", "the command", ("collectives",))
+    (overlay,) = found.overlays
+    assert (overlay.family, overlay.gpu, overlay.rows["used"]) == ("collectives", "hgx-h100", 8)
+    fits = {name: value for name, (value, _) in overlay.constants.items()}
+    slower = replace(links, fits=dict(links.fits) | fits)
+    after = [float(collective_time("all-gather", float(size), Group(2.0, 2.0), slower)) for size in SIZES_OF_GATHERS]
+    assert [time / before for time, before in zip(after, expected, strict=True)] == pytest.approx([1.2] * 8, rel=0.08)
 
 
 def test_a_step_is_matched_with_its_estimate(step, small):

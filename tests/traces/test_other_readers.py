@@ -9,6 +9,7 @@ import struct
 import pytest
 
 from moesim.base.errors import SpecError
+from moesim.studies.trace_replay import Replayed, scaled
 from moesim.traces.event_table import GPU_WORK
 from moesim.traces.linking import links
 from moesim.traces.opening import format_of, read_any, read_timeline
@@ -173,6 +174,35 @@ def test_nsys_processes_share_correlations_and_syncs_are_no_work(made):
     assert [first.window_s, second.communication_s] == pytest.approx([1e-6, 0.5e-6])
     assert [(one.shape.m, one.shape.n, one.shape.k) for one in first.gemms] == [(2, 4, 3)]
     assert table.ignored == {"nvtx of libraries": 1}
+
+
+EVENTS = """
+create table StringIds (id integer, value text);
+insert into StringIds values (1, 'sgemm'), (2, 'ncclDevKernel_SendRecv(x)'), (3, 'cudaLaunchKernel'), (4, 'cudaEventRecord');
+create table CUPTI_ACTIVITY_KIND_KERNEL
+  (start int, end int, deviceId int, streamId int, correlationId int, globalPid int, shortName int);
+insert into CUPTI_ACTIVITY_KIND_KERNEL values (10000, 210000, 0, 20, 1, 16777216, 2), (300000, 310000, 0, 7, 2, 16777216, 1);
+create table CUPTI_ACTIVITY_KIND_RUNTIME (start int, end int, globalTid int, correlationId int, nameId int);
+insert into CUPTI_ACTIVITY_KIND_RUNTIME values
+  (1000, 2000, 16777217, 1, 3), (3000, 4000, 16777217, 8, 4), (5000, 6000, 16777217, 9, 4), (7000, 8000, 16777217, 2, 3);
+create table CUPTI_ACTIVITY_KIND_CUDA_EVENT (globalPid int, eventSyncId int, streamId int, correlationId int);
+insert into CUPTI_ACTIVITY_KIND_CUDA_EVENT values (16777216, 77, 20, 8);
+create table CUPTI_ACTIVITY_KIND_SYNCHRONIZATION
+  (start int, end int, deviceId int, streamId int, correlationId int, globalPid int, syncType int, eventSyncId int);
+insert into CUPTI_ACTIVITY_KIND_SYNCHRONIZATION values (5500, 5600, 0, 7, 9, 16777216, 2, 77);
+"""
+
+
+def test_nsys_tells_what_a_stream_waits_for(made):
+    path = made.folder / "a.sqlite"
+    with sqlite3.connect(path) as database:
+        database.executescript(EVENTS)
+    database.close()
+    work = work_of(read_timeline(path))
+    found = Replayed.of([work]).replay(scaled([work], {"communication": "0"}))
+    # 90 us lie between the end of the one and the start of the other: more than a guess would connect
+    assert found.measured_s == pytest.approx(300e-6)
+    assert found.replayed_s == pytest.approx(100e-6, abs=1e-6)
 
 
 @pytest.mark.parametrize(

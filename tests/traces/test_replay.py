@@ -76,6 +76,16 @@ def test_overlapping_kernels_keep_their_overlap(made):
     assert graph.replay(scaled([work], {"kernels": "2"})).devices[0].window_s == pytest.approx(360e-6)
 
 
+def test_waits_are_guessed_where_the_file_has_no_records_of_them(made):
+    made.kernel("sgemm", 10, 100, launch=2)
+    made.kernel("ncclDevKernel_Generic(x)", 125, 300, stream=4, launch=4)  # 15 us behind, as on ROCm
+    made.kernel("sgemm", 442, 50, launch=6)
+    made.kernel("sgemm", 493, 50, launch=8)
+    work = work_of(read_timeline(made.write()))
+    found = Replayed.of([work]).replay(scaled([work], {"communication": "0"}))
+    assert found.replayed_s == pytest.approx(233e-6, abs=1e-6)
+
+
 def test_moments_are_stretched_by_the_slowest():
     start, end = np.array([0, 5, 20]), np.array([10, 15, 30])
     assert in_place_busy(start, end, np.array([1.0, 0.0, 1.0])) == 20

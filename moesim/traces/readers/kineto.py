@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -125,9 +126,15 @@ def decode(text: bytes) -> list[Event]:
 
 def _add(columns: Columns, events: Sequence[Event], damage: Damage) -> None:
     """Rows of the events that are kept."""
-    known = {cat: CATEGORIES.get(cat.lower(), NONE) for cat in {one.cat for one in events}}
-    kept = [one for one in events if known[one.cat] >= 0 and one.ph == "X"]
-    columns.ignored.update(Counter(one.cat or one.ph for one in events if known[one.cat] < 0 or one.ph != "X"))
+    cats = [one.cat for one in events]
+    counts = Counter(cats)
+    known = {cat: CATEGORIES.get(cat.lower(), NONE) for cat in counts}
+    columns.ignored.update({cat or "no category": count for cat, count in counts.items() if known[cat] < 0})
+    kept = [one for one, cat in zip(events, cats, strict=True) if known[cat] >= 0]
+    others = [one.ph for one in kept if one.ph != "X"]
+    if others:
+        columns.ignored.update(f"{ph} of a kept category" for ph in others)
+        kept = [one for one in kept if one.ph == "X"]
     if not kept:
         return
     category = np.array([known[one.cat] for one in kept], dtype=np.int8)
@@ -138,7 +145,7 @@ def _add(columns: Columns, events: Sequence[Event], damage: Damage) -> None:
         category, start, duration = category[~bad], start[~bad], duration[~bad]
     args = [one.args or NO_ARGS for one in kept]
     names, processes, threads = columns.names, columns.processes, columns.threads
-    device, stream = (ids([getattr(one, name) for one in args], damage) for name in ("device", "stream"))
+    device, stream = (ids([*map(attrgetter(name), args)], damage) for name in ("device", "stream"))
     gpu = np.isin(category, np.array(GPU_WORK, dtype=np.int8))
     for column, name in ((device, "pid"), (stream, "tid")):  # older files say it by process and thread alone
         for place in np.flatnonzero(gpu & (column == NONE)).tolist():

@@ -82,12 +82,13 @@ def read_nsys(path: Path, progress: Callable[[int], None] = lambda _taken: None)
                 raise SpecError.single(
                     str(path), "", "is a database, but none of Nsight Systems", "export with nsys export"
                 )
-            strings = dict(database.execute("select id, value from StringIds")) if "StringIds" in tables else {}
+            export = _Export(database, tables, damage)
             for name, kind in TABLES.items():
-                _add(columns, database, tables, name, kind, strings, damage)
-            _ranges(columns, database, tables, strings, damage)
-            gpus = _gpus(database, tables)
-            base = _first(database, tables, "TARGET_INFO_SESSION_START_TIME", "utcEpochNs")
+                _add(columns, export, name, kind)
+            _ranges(columns, export)
+            gpus = tuple(str(one or "") for one in (export.select("TARGET_INFO_GPU", ("name",)) or {}).get("name", ()))
+            starts = (export.select("TARGET_INFO_SESSION_START_TIME", ("utcEpochNs",)) or {}).get("utcEpochNs")
+            base = starts[0] if starts else None
     except (sqlite3.Error, OverflowError) as error:
         raise SpecError.single(str(path), "", f"is a damaged database: {error}", "export it again") from None
     rows = columns.joined()
@@ -128,17 +129,34 @@ def _tables(database: sqlite3.Connection) -> dict[str, str]:
     return {re.sub(r"_V\d+$", "", name): name for name in sorted(found)}
 
 
-def _select(
-    database: sqlite3.Connection, tables: dict[str, str], name: str, wanted: Sequence[str]
-) -> dict[str, list[Any]] | None:
-    """Columns of a table, None in the place of one that it lacks; None without the table."""
-    if name not in tables:
-        return None
-    table = tables[name].replace('"', "")
-    there = {str(row[1]) for row in database.execute(f'pragma table_info("{table}")')}
-    text = ", ".join(f'"{column}"' if column in there else "null" for column in wanted)
-    rows = database.execute(f'select {text} from "{table}"').fetchall()
-    return {column: [row[place] for row in rows] for place, column in enumerate(wanted)}
+class _Export:
+    """Tables of a database, looked up by name without their version, and columns that may be missing."""
+
+    def __init__(self, database: sqlite3.Connection, tables: dict[str, str], damage: Damage) -> None:
+        self.database, self.tables, self.damage = database, tables, damage
+        text = self.select("StringIds", ("id", "value")) or {"id": [], "value": []}
+        self.strings: dict[Any, Any] = dict(zip(text["id"], text["value"], strict=True))
+
+    def select(self, name: str, wanted: Sequence[str]) -> dict[str, list[Any]] | None:
+        """Columns of a table, None in the place of one that it lacks; None without the table."""
+        if name not in self.tables:
+            return None
+        table = self.tables[name].replace('"', "")
+        there = {str(row[1]) for row in self.database.execute(f'pragma table_info("{table}")')}
+        text = ", ".join(f'"{column}"' if column in there else "null" for column in wanted)
+        rows = self.database.execute(f'select {text} from "{table}"').fetchall()
+        return {column: [row[place] for row in rows] for place, column in enumerate(wanted)}
+
+    def recorded(self) -> dict[tuple[Any, Any], tuple[int, int]]:
+        """Stream and correlation of recorded events, by process and the id that syncs name them with."""
+        wanted = ("globalPid", "eventSyncId", "streamId", "correlationId")
+        read = self.select("CUPTI_ACTIVITY_KIND_CUDA_EVENT", wanted)
+        if read is None:
+            return {}
+        pairs = zip(
+            ids(read["streamId"], self.damage).tolist(), ids(read["correlationId"], self.damage).tolist(), strict=True
+        )
+        return dict(zip(zip(read["globalPid"], read["eventSyncId"], strict=True), pairs, strict=True))
 
 
 WANTED = (
@@ -147,17 +165,9 @@ WANTED = (
 )
 
 
-def _add(
-    columns: Columns,
-    database: sqlite3.Connection,
-    tables: dict[str, str],
-    name: str,
-    kind: int,
-    strings: dict[Any, str],
-    damage: Damage,
-) -> None:
+def _add(columns: Columns, export: _Export, name: str, kind: int) -> None:
     """Rows of a table of events."""
-    read = _select(database, tables, name, WANTED)
+    read, damage = export.select(name, WANTED), export.damage
     if not read or not read["start"]:
         return
     processes = [
@@ -170,18 +180,17 @@ def _add(
     elif kind == SYNC:
         names = [SYNCS.get(one, "sync") for one in read["syncType"]]
     else:
-        names = [NAMES.get(name) or str(strings.get(key, "unnamed")) for key in keys]
+        names = [NAMES.get(name) or str(export.strings.get(key, "unnamed")) for key in keys]
     details = [NONE] * len(names)
     if kind in (COPY, SET):
         sizes = ids(read["bytes"], damage).tolist()
         details = [columns.details.number(one, partial(Detail, bytes=one)) for one in sizes]
     elif kind == SYNC:
-        waits = zip(
-            names, ids(read["streamId"], damage).tolist(), ids(read["eventSyncId"], damage).tolist(), strict=True
-        )
+        recorded = export.recorded()
+        events = [recorded.get(key, (NONE, NONE)) for key in zip(processes, read["eventSyncId"], strict=True)]
         details = [
-            columns.details.number(wait, partial(Detail, sync=wait[0], sync_stream=wait[1], sync_event=wait[2]))
-            for wait in waits
+            columns.details.number((one, *event), partial(Detail, sync=one, sync_stream=event[0], sync_event=event[1]))
+            for one, event in zip(names, events, strict=True)
         ]
     _append(
         columns,
@@ -227,17 +236,15 @@ def _append(
     columns.add(**{name: column[good] for name, column in filled.items()})
 
 
-def _ranges(
-    columns: Columns, database: sqlite3.Connection, tables: dict[str, str], strings: dict[Any, str], damage: Damage
-) -> None:
+def _ranges(columns: Columns, export: _Export) -> None:
     """NVTX ranges: operators of PyTorch (with their sizes where they were recorded), and annotations."""
     wanted = ("start", "end", "eventType", "text", "textId", "domainId", "globalTid")
-    read = _select(database, tables, "NVTX_EVENTS", wanted)
+    read, damage = export.select("NVTX_EVENTS", wanted), export.damage
     if not read:
         return
     rows = []
     for start, end, kind, text, key, domain, thread in zip(*(read[one] for one in wanted), strict=True):
-        name = text if text is not None else strings.get(key)
+        name = text if text is not None else export.strings.get(key)
         if kind not in (PUSH_POP, START_END) or end is None or name is None:
             continue
         if domain:
@@ -268,16 +275,6 @@ def _ranges(
         correlation=nothing,
         details=details,
     )
-
-
-def _gpus(database: sqlite3.Connection, tables: dict[str, str]) -> tuple[str, ...]:
-    read = _select(database, tables, "TARGET_INFO_GPU", ("name",))
-    return tuple(str(one or "") for one in read["name"]) if read else ()
-
-
-def _first(database: sqlite3.Connection, tables: dict[str, str], name: str, column: str) -> Any:
-    read = _select(database, tables, name, (column,))
-    return read[column][0] if read and read[column] else None
 
 
 READERS.add(
