@@ -22,16 +22,19 @@ OPERATOR = (
 )
 FRAME = (
     '{{"ph": "X", "cat": "python_function", "name": "torch/nn/modules/module.py({line}): _call_impl", "pid": 4711, '
-    '"tid": 4711, "ts": {ts:.3f}, "dur": 25.125,\n    "args": {{"Python parent id": {id}, "Python id": {id}, "Ev Idx": {id}}}\n  }}'
+    '"tid": 4711, "ts": {ts:.3f}, "dur": 25.125,\n'
+    '    "args": {{"Python parent id": {id}, "Python id": {id}, "Ev Idx": {id}}}\n  }}'
 )
 LAUNCH = (
-    '{{"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 4711, "tid": 4711, "ts": {ts:.3f}, "dur": 4.5,\n'
+    '{{"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 4711, "tid": 4711, '
+    '"ts": {ts:.3f}, "dur": 4.5,\n'
     '    "args": {{"External id": {id}, "cbid": 211, "correlation": {id}}}\n  }}'
 )
 KERNEL = (
     '{{"ph": "X", "cat": "kernel", "name": "{kernel}", "pid": 0, "tid": {stream}, "ts": {ts:.3f}, "dur": 31.072,\n'
-    '    "args": {{"External id": {id}, "queued": 0, "device": 0, "context": 1, "stream": {stream}, "correlation": {id}, '
-    '"registers per thread": 168, "shared memory": 213016, "blocks per SM": 1.0, "warps per SM": 12.0, '
+    '    "args": {{"External id": {id}, "queued": 0, "device": 0, "context": 1, "stream": {stream}, '
+    '"correlation": {id}, "registers per thread": 168, "shared memory": 213016, "blocks per SM": 1.0, '
+    '"warps per SM": 12.0, '
     '"grid": [132, 1, 1], "block": [384, 1, 1], "est. achieved occupancy %": 19}}\n  }}'
 )
 ARROWS = (

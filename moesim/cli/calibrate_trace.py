@@ -13,9 +13,9 @@ from moesim.cli.trace import RulesOption, Traces, progress, rules_of
 
 HELP = """Fit the constants of a GPU to the kernels of traces, and those of its links to collectives of several ranks.
 
-Kernels count that run alone, whose operator tells their shape (record_shapes=True), and that the library would choose again.
-Collectives count from the last arrival on, so all ranks of a group are needed. One family goes to the file of --out; several
-go to files beside it that carry the family in their name.
+Kernels count that run alone, whose operator tells their shape (record_shapes=True), and that the library would choose
+again. Collectives count from the last arrival on, so all ranks of a group are needed. One family goes to the file of
+--out; several go to files beside it that carry the family in their name.
 """
 
 

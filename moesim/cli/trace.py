@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 HELP = """Read traces of the PyTorch profiler and of Nsight Systems: sum up, match, replay, compare, convert.
 
-A trace is told by what it holds, with or without gzip. Defects of a file are repaired and counted, or refused with their place.
+A trace is told by what it holds, with or without gzip. Defects of a file are repaired and counted, or refused with
+their place.
 """
 PROGRESS_BYTES = 50_000_000
 """Size of a file from which a bar is shown. [B]"""

@@ -59,7 +59,7 @@ def match(
     as_json: grammar.JsonOption = False,
     output: grammar.OutputOption = None,
 ) -> None:
-    """Match events of a step with the operations of its estimate: errors, what either side has alone, where steps differ."""
+    """Match a step with its estimate: errors by operation, what either side has alone, where the steps differ."""
     grammar.writable(output=output)
     problem = grammar.changed_problem(scenario, None, None, changes)
 

@@ -114,8 +114,8 @@ def match_tables(found: TraceMatch) -> RenderableType:
     error = found.predicted_step_s / found.measured_step_s - 1
     step = "the whole trace as one step" if found.step is None else f"step {found.step}"
     head = Text(
-        f"{found.scenario}: predicted {seconds(found.predicted_step_s)}, measured {seconds(found.measured_step_s)} ({error:+.1%}), "
-        f"{step}"
+        f"{found.scenario}: predicted {seconds(found.predicted_step_s)}, "
+        f"measured {seconds(found.measured_step_s)} ({error:+.1%}), {step}"
     )
     kinds = Table(title="kinds of work, sums of kernel times", title_justify="left")
     for name in ("kind", "predicted", "measured", "measured spends more"):
@@ -134,7 +134,8 @@ def match_tables(found: TraceMatch) -> RenderableType:
         both.add_row(one.name, one.shape, *times, f"{one.error:+.1%}", *counts, change(one.difference_s))
     waits = (
         f"predicted: bubble {seconds(found.predicted_bubble_s)}, host {seconds(found.predicted_host_s)}; "
-        f"measured: idle {seconds(found.measured_idle_s)}, of which waiting for the host {seconds(found.measured_host_s)}; "
+        f"measured: idle {seconds(found.measured_idle_s)}, "
+        f"of which waiting for the host {seconds(found.measured_host_s)}; "
         f"exposed communication {seconds(found.measured_exposed_s)}"
     )
     alone = (_alone("only in the estimate", found.only_predicted), _alone("only in the trace", found.only_measured))

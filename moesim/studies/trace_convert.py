@@ -87,7 +87,7 @@ def _order(category: Any) -> Any:
 
 
 def to_perfetto(work: Work, path: Path) -> None:
-    """Write a Chrome trace: GPUs and streams, threads, and arrows from launches to their work; times from the first event."""
+    """Write a Chrome trace: GPUs and streams, threads, arrows from launches to work; times from the first event."""
     table = work.table
     origin = int(table.start.min()) if len(table) else 0
     names = {"device": "device", "stream": "stream", "correlation": "correlation", "external": "External id"}

@@ -1,13 +1,14 @@
 r"""The dependency graph behind a measured timeline.
 
-Work of a GPU waits for the work before it on its stream, for its launch, for events of other streams, and, where several ranks
-are given, for the last rank of its collective. Calls of a host thread follow each other with the time that the host needs in
-between; a call that waits for the GPU ends behind its work. An edge :math:`j \to i` has a delay :math:`d_{ij}`:
+Work of a GPU waits for the work before it on its stream, for its launch, for events of other streams, and, where
+several ranks are given, for the last rank of its collective. Calls of a host thread follow each other with the time
+that the host needs in between; a call that waits for the GPU ends behind its work. An edge :math:`j \to i` has a delay
+:math:`d_{ij}`:
 
 .. math:: s_i = \max_j (e_j + d_{ij})
 
-The edge that bound in the measurement keeps its measured delay; the others get the usual one of their kind, or less where the
-measurement had less. So the graph with the measured durations gives back the measured timeline.
+The edge that bound in the measurement keeps its measured delay; the others get the usual one of their kind, or less
+where the measurement had less. So the graph with the measured durations gives back the measured timeline.
 
 References
 ----------
@@ -33,8 +34,8 @@ EVENT_WAIT = 1_000
 HAND_OVER = 50_000
 """Gap of a thread from which it is taken to wait for another one that launches meanwhile. [ns]"""
 CLOSE, LONGER = 30_000, 3_000
-"""For files without records of syncs: work that starts at most that long behind the end of other work, and that much later than
-its stream and launch explain, waits for it (ROCm takes up to 20 us between them). [ns]"""
+"""For files without records of syncs: work that starts at most that long behind the end of other work, and that much
+later than its stream and launch explain, waits for it (ROCm takes up to 20 us between them). [ns]"""
 OWN_SYNC = 3_000
 """Time of a call that waits for the GPU beside the waiting. [ns]"""
 
@@ -276,7 +277,7 @@ def _sync_records(table: EventTable) -> dict[Call, tuple[int, int]]:
 
 
 def _stream_waits(table: EventTable) -> list[tuple[int, int, int, int]]:
-    """Waits of a stream for an event of another: stream, other stream, when it was recorded, when the wait was called. [ns]"""
+    """Waits of a stream for an event of another: both streams, when it was recorded, when the wait was called. [ns]"""
     times = _launch_times(table)
     found = []
     for event in np.flatnonzero(table.of(SYNC)).tolist():

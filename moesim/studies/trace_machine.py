@@ -54,7 +54,7 @@ def gpu_in(works: Sequence[Work]) -> str | None:
 
 
 def collective_price(one: Collective, machine: Machine) -> float | None:
-    """Time of a collective between GPUs that fill one node after the other; None where size or group are not told. [s]"""
+    """Time of a collective on GPUs that fill one node after the other; None where size or group are not told. [s]"""
     if machine.links is None or one.operation not in PRICED or not one.size or not one.group_size:
         return None
     if one.group_size < 2:

@@ -1,7 +1,7 @@
 """A measured step beside the estimate of its scenario, operation by operation.
 
-Matrix products and attention are matched by their shape (a product and its transpose are one), collectives by operation and
-size, the rest by what kind of work it is. What one side has and the other has not is listed.
+Matrix products and attention are matched by their shape (a product and its transpose are one), collectives by operation
+and size, the rest by what kind of work it is. What one side has and the other has not is listed.
 """
 
 from __future__ import annotations

@@ -33,8 +33,8 @@ class DeviceReplay:
     measured_busy_s, replayed_busy_s
         With some work, measured and in the changed replay.
     busy_s
-        With some work if nothing moved: each moment stretched by the slowest of what runs in it. With communication at nothing this
-        leaves exactly the measured busy time less the exposed communication.
+        With some work if nothing moved: each moment stretched by the slowest of what runs in it. With communication at
+        nothing this leaves exactly the measured busy time less the exposed communication.
     """
 
     file: str
@@ -57,8 +57,8 @@ class Replay:
     devices
         Each GPU.
     critical_s
-        Critical path of the changed replay by class; ``host`` is calls and what the host does between them, ``latency`` launches
-        and gaps of streams. Adds up to the longest window of all GPUs and their hosts. [s]
+        Critical path of the changed replay by class; ``host`` is calls and what the host does between them, ``latency``
+        launches and gaps of streams. Adds up to the longest window of all GPUs and their hosts. [s]
     measured_critical_s
         The same with the measured durations.
     factors

@@ -1,4 +1,4 @@
-"""Kernels of traces that say what a GPU can do: alone, with known shapes, by the kernels that the library chooses today."""
+"""Kernels that say what a GPU can do: alone, with known shapes, those that the library chooses today."""
 
 from __future__ import annotations
 

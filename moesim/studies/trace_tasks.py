@@ -29,8 +29,8 @@ class Tasks:
     first
         Task in which the work of this one begins: another one where it waited for other ranks.
     edges
-        Task, what it waits for, usual delay [ns], what the delay scales with, and whether the task waits for the whole of the
-        other one, or only until the lane of that one is free.
+        Task, what it waits for, usual delay [ns], what the delay scales with, and whether the task waits for the whole
+        of the other one, or only until the lane of that one is free.
     """
 
     start: list[int] = field(default_factory=list)
@@ -97,10 +97,9 @@ class TraceGraph:
 def graph_of(tasks: Tasks) -> TraceGraph:
     """Graph in which the edge that bound keeps its measured delay, and the others the usual one or what there was.
 
-    Notes
-    -----
-    A task may start before the one before it on its lane has ended (kernels that overlap their start with the end of the one
-    before): what goes on beside the next task is its tail, and others that wait for the whole of it wait for that too.
+    Notes ----- A task may start before the one before it on its lane has ended (kernels that overlap their start with
+    the end of the one before): what goes on beside the next task is its tail, and others that wait for the whole of it
+    wait for that too.
     """
     start, end, lane = (np.array(one, dtype=np.int64) for one in (tasks.start, tasks.end, tasks.lane))
     origin = int(start.min()) if len(start) else 0

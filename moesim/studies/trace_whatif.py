@@ -1,7 +1,7 @@
 """What durations of a trace become on another machine or in another precision: ratios of the model's prices.
 
-A measured duration is multiplied with the price of the same work under the change over its price before, so what the model gets
-wrong about a kernel cancels. Work whose shape the trace does not tell takes the middle factor of its class.
+A measured duration is multiplied with the price of the same work under the change over its price before, so what the
+model gets wrong about a kernel cancels. Work whose shape the trace does not tell takes the middle factor of its class.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Collectives in a timeline: what each kernel moved, as far as the file tells, in the definitions of nccl-tests.
 
-The name of a kernel tells little: since NCCL 2.18 its protocol is always LL, and all-gathers, broadcasts and point-to-point
-carry no type. Arguments of the kernel come first, then those of the operator that launched it, then the shapes of NCCL's
-annotation around the launch, and the name last.
+The name of a kernel tells little: since NCCL 2.18 its protocol is always LL, and all-gathers, broadcasts and
+point-to-point carry no type. Arguments of the kernel come first, then those of the operator that launched it, then the
+shapes of NCCL's annotation around the launch, and the name last.
 """
 
 from __future__ import annotations

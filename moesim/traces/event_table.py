@@ -14,7 +14,7 @@ Ints = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 
 KERNEL, COPY, SET, OP, LAUNCH, ANNOTATION, SYNC = range(7)
-"""Categories: kernels, memory copies and sets (on the GPU); operators, runtime calls, annotations (on the host); syncs."""
+"""Categories: kernels, copies and sets (on the GPU); operators, runtime calls, annotations (on the host); syncs."""
 GPU_WORK = (KERNEL, COPY, SET)
 NONE = -1
 """No correlation, device, stream or detail."""

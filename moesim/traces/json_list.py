@@ -1,7 +1,7 @@
 """The long list in a JSON file, read piece by piece in bounded memory.
 
-A piece ends where one object of the list is followed by the next. Whether a place is such an end is decided by the parser: a
-piece that was cut inside an object is no JSON. Only a piece with a defect is taken apart object by object.
+A piece ends where one object of the list is followed by the next. Whether a place is such an end is decided by the
+parser: a piece that was cut inside an object is no JSON. Only a piece with a defect is taken apart object by object.
 """
 
 from __future__ import annotations

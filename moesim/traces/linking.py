@@ -32,10 +32,8 @@ class Links:
 def links(table: EventTable) -> Links:
     """Launches and operators of all GPU work of a file.
 
-    Notes
-    -----
-    In older files the external id of a kernel is its correlation: joined to the operators it gives nonsense, so the innermost
-    operator around the launch on its thread is taken.
+    Notes ----- In older files the external id of a kernel is its correlation: joined to the operators it gives
+    nonsense, so the innermost operator around the launch on its thread is taken.
     """
     work = np.flatnonzero(table.of(*GPU_WORK))
     launches = np.flatnonzero(table.of(LAUNCH) & (table.correlation >= 0))

@@ -22,8 +22,8 @@ class Reader:
     sniff
         Whether a file that begins so (without its gzip) is of this format.
     read
-        Reads it; raises a `SpecError` with one line where it cannot be used. The second argument is called with the bytes
-        read so far.
+        Reads it; raises a `SpecError` with one line where it cannot be used. The second argument is called with the
+        bytes read so far.
     """
 
     sniff: Callable[[bytes], bool]

@@ -1,7 +1,7 @@
 """Several ranks beside each other: collectives that belong together, waiting apart from transfer, clocks, stragglers.
 
-A collective moves data once the last rank has arrived; what the others spent in it before is waiting. Ranks leave it together,
-so its ends tell how far the clocks of hosts are apart.
+A collective moves data once the last rank has arrived; what the others spent in it before is waiting. Ranks leave it
+together, so its ends tell how far the clocks of hosts are apart.
 """
 
 from __future__ import annotations
@@ -92,8 +92,8 @@ class RankTime:
 class Across:
     """Several ranks beside each other.
 
-    ``rejected`` counts collectives that could not be matched, by reason; ``owners``: file and GPU of each rank; ``moved``: what
-    was taken off the clock of each rank. [ns]
+    ``rejected`` counts collectives that could not be matched, by reason; ``owners``: file and GPU of each rank;
+    ``moved``: what was taken off the clock of each rank. [ns]
     """
 
     matches: tuple[Match, ...]
@@ -134,7 +134,7 @@ def across(works: Sequence[Work]) -> Across:
 
 
 def by_rank(works: Sequence[Work]) -> dict[int, tuple[int, int]]:
-    """File and GPU of each rank; a file without a rank counts by its place, and each GPU of a file with several alone."""
+    """File and GPU of each rank; files without a rank count by their place, GPUs of a file with several each alone."""
     found: dict[int, tuple[int, int]] = {}
     many = any(len(work.table.devices) > 1 for work in works)
     for place, work in enumerate(works):

@@ -1,4 +1,4 @@
-"""What a timeline says in numbers: how long each GPU worked, on what, and what of it was communication that nothing hid."""
+"""What a timeline says in numbers: how long each GPU worked, on what, and the communication that nothing hid."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Readers of mutated files: an answer with counted repairs, or one line that says what is wrong; never a crash, never a hang."""
+"""Readers of mutated files: an answer with counted repairs, or a line on what is wrong; no crash, no hang."""
 
 import gzip
 import json
@@ -114,8 +114,8 @@ def nsys(folder):
     with sqlite3.connect(path) as database:
         database.executescript(
             "create table StringIds (id integer, value text); insert into StringIds values (1, 'sgemm');"
-            "create table CUPTI_ACTIVITY_KIND_KERNEL (start int, end int, deviceId int, streamId int, correlationId int,"
-            " globalPid int, demangledName int);"
+            "create table CUPTI_ACTIVITY_KIND_KERNEL (start int, end int, deviceId int, streamId int,"
+            " correlationId int, globalPid int, demangledName int);"
             "insert into CUPTI_ACTIVITY_KIND_KERNEL values (10, 20, 0, 7, 1, 1, 1), (30, 40, 0, 7, 2, 1, 1);"
         )
     database.close()

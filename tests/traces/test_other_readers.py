@@ -18,10 +18,10 @@ from moesim.traces.summary import device_summary, work_of
 NCU = """\
 ==PROF== Connected to process 1
 2208 2048 5608 0 358.15 141.59
-"ID","Process ID","Kernel Name","Block Size","Grid Size","CC","Section Name","Metric Name","Metric Unit","Metric Value","Rule Name"
-"0","1","gemm<a, ""b"">","(384, 1, 1)","(9, 32, 1)","10.0","S","Duration","{unit}","{value}",
-"0","1","gemm<a, ""b"">","(384, 1, 1)","(9, 32, 1)","10.0","S","Registers","register/thread","n/a"
-"0","1","gemm<a, ""b"">","(384, 1, 1)","(9, 32, 1)","10.0","S","","","","Rule"
+"ID","Process ID","Kernel Name","Grid Size","CC","Section Name","Metric Name","Metric Unit","Metric Value","Rule Name"
+"0","1","gemm<a, ""b"">","(9, 32, 1)","10.0","S","Duration","{unit}","{value}",
+"0","1","gemm<a, ""b"">","(9, 32, 1)","10.0","S","Registers","register/thread","n/a"
+"0","1","gemm<a, ""b"">","(9, 32, 1)","10.0","S","","","","Rule"
 """
 RAW = """\
 "ID","Kernel Name","Grid Size","CC","gpu__time_duration.sum","sm__cycles.avg"
@@ -178,13 +178,16 @@ def test_nsys_processes_share_correlations_and_syncs_are_no_work(made):
 
 EVENTS = """
 create table StringIds (id integer, value text);
-insert into StringIds values (1, 'sgemm'), (2, 'ncclDevKernel_SendRecv(x)'), (3, 'cudaLaunchKernel'), (4, 'cudaEventRecord');
+insert into StringIds values
+  (1, 'sgemm'), (2, 'ncclDevKernel_SendRecv(x)'), (3, 'cudaLaunchKernel'), (4, 'cudaEventRecord');
 create table CUPTI_ACTIVITY_KIND_KERNEL
   (start int, end int, deviceId int, streamId int, correlationId int, globalPid int, shortName int);
-insert into CUPTI_ACTIVITY_KIND_KERNEL values (10000, 210000, 0, 20, 1, 16777216, 2), (300000, 310000, 0, 7, 2, 16777216, 1);
+insert into CUPTI_ACTIVITY_KIND_KERNEL values
+  (10000, 210000, 0, 20, 1, 16777216, 2), (300000, 310000, 0, 7, 2, 16777216, 1);
 create table CUPTI_ACTIVITY_KIND_RUNTIME (start int, end int, globalTid int, correlationId int, nameId int);
 insert into CUPTI_ACTIVITY_KIND_RUNTIME values
-  (1000, 2000, 16777217, 1, 3), (3000, 4000, 16777217, 8, 4), (5000, 6000, 16777217, 9, 4), (7000, 8000, 16777217, 2, 3);
+  (1000, 2000, 16777217, 1, 3), (3000, 4000, 16777217, 8, 4),
+  (5000, 6000, 16777217, 9, 4), (7000, 8000, 16777217, 2, 3);
 create table CUPTI_ACTIVITY_KIND_CUDA_EVENT (globalPid int, eventSyncId int, streamId int, correlationId int);
 insert into CUPTI_ACTIVITY_KIND_CUDA_EVENT values (16777216, 77, 20, 8);
 create table CUPTI_ACTIVITY_KIND_SYNCHRONIZATION

@@ -1,4 +1,4 @@
-"""A trace of this machine: made by the profiler of PyTorch, where it is installed (extra ``profiler``), and read end to end."""
+"""A trace of this machine, made by the profiler of PyTorch (extra ``profiler``), is read end to end."""
 
 import subprocess
 import sys

@@ -8,8 +8,8 @@ for order, (name, family, pattern, unless, summary) in enumerate(
         (
             "normalization",
             "normalization",
-            r"[lL]ayer_?[nN]orm|[bB]atch_?[nN]orm|RMSNorm|[rR]ms_?[nN]orm|Rmsnorm|[gG]roup_?[nN]orm|bn_(?:fw|bw)|BatchNorm"
-            r"|norm_(?:fwd|bwd)|WelfordOps|_norm_kernel",
+            r"[lL]ayer_?[nN]orm|[bB]atch_?[nN]orm|RMSNorm|[rR]ms_?[nN]orm|Rmsnorm|[gG]roup_?[nN]orm|bn_(?:fw|bw)"
+            r"|BatchNorm|norm_(?:fwd|bwd)|WelfordOps|_norm_kernel",
             "",
             "layer, RMS, batch and group norms",
         ),
@@ -30,16 +30,16 @@ for order, (name, family, pattern, unless, summary) in enumerate(
         (
             "index",
             "index",
-            r"split_embedding|[eE]mbedding|index(?:ing|_)|Index|[gG]ather|[sS]catter|RadixSort|[sS]ort|rotary|cub::|topk|TopK"
-            r"|reshape_and_cache",
+            r"split_embedding|[eE]mbedding|index(?:ing|_)|Index|[gG]ather|[sS]catter|RadixSort|[sS]ort|rotary|cub::"
+            r"|topk|TopK|reshape_and_cache",
             r"elementwise_kernel",
             "lookups, gathers, scatters, sorts, caches",
         ),
         (
             "elementwise",
             "elementwise",
-            r"elementwise|CatArrayBatchedCopy|triton_poi|fused_dropout|direct_copy|FillFunctor|_act_and_mul|silu|gelu|swiglu"
-            r"|typeConvert|copy_kernel|triton_per|cast_|transpose",
+            r"elementwise|CatArrayBatchedCopy|triton_poi|fused_dropout|direct_copy|FillFunctor|_act_and_mul|silu|gelu"
+            r"|swiglu|typeConvert|copy_kernel|triton_per|cast_|transpose",
             "",
             "elementwise kernels, copies by kernels, concatenations, casts, Triton pointwise",
         ),

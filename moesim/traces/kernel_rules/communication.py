@@ -1,6 +1,7 @@
 """Kernels that move data between GPUs.
 
-The names of NCCL's kernels tell the collective (older ones the algorithm too); since 2.18 the protocol in them is always LL.
+The names of NCCL's kernels tell the collective (older ones the algorithm too); since 2.18 the protocol in them is
+always LL.
 """
 
 from moesim.traces.kernel_rule import RULES, KernelRule

@@ -1,6 +1,7 @@
 """Execution traces: operators with their dependencies, of PyTorch (JSON) and of Chakra (JSON and protobuf).
 
-PyTorch's have no times. Chakra's protobuf is a sequence of messages, each behind its length: one about the trace, then nodes.
+PyTorch's have no times. Chakra's protobuf is a sequence of messages, each behind its length: one about the trace, then
+nodes.
 
 References
 ----------

@@ -1,7 +1,7 @@
 """PyTorch's flight recorder: a pickle, or JSON, of the last collectives of each rank.
 
-Pickles may run code when they are loaded; here one that names any class or function is refused. Without timing in the job
-the entries tell sizes, groups and the order of collectives, but no durations.
+Pickles may run code when they are loaded; here one that names any class or function is refused. Without timing in the
+job the entries tell sizes, groups and the order of collectives, but no durations.
 
 References
 ----------

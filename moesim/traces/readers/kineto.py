@@ -1,7 +1,8 @@
 """Traces of the PyTorch profiler (Kineto): Chrome-trace JSON of all generations.
 
-Times are microseconds. A file is an object with the list ``traceEvents``, or that list alone, with or without gzip; keys may
-stand behind the list. Times near 1.7e15 with decimals do not fit a float, so those pieces are read again as decimals.
+Times are microseconds. A file is an object with the list ``traceEvents``, or that list alone, with or without gzip;
+keys may stand behind the list. Times near 1.7e15 with decimals do not fit a float, so those pieces are read again as
+decimals.
 
 References
 ----------

@@ -1,7 +1,8 @@
 """Nsight Compute: CSV of ``ncu --csv``, with its own lines and those of the program before it.
 
-The details page has a row for each metric of a kernel; the raw page a row for each kernel, with units under the header. Kernels
-are measured alone, with cold caches and at base clocks unless asked otherwise: their times are not those of a timeline.
+The details page has a row for each metric of a kernel; the raw page a row for each kernel, with units under the header.
+Kernels are measured alone, with cold caches and at base clocks unless asked otherwise: their times are not those of a
+timeline.
 
 References
 ----------

@@ -1,7 +1,8 @@
 """Exports of Nsight Systems to SQLite, of one or several processes and GPUs.
 
-Times are integer nanoseconds since the session began. Tables exist only where there was data, and columns change between
-schemas, so both are looked up. Correlations are unique in a process only. The tables of the process environment are not read.
+Times are integer nanoseconds since the session began. Tables exist only where there was data, and columns change
+between schemas, so both are looked up. Correlations are unique in a process only. The tables of the process environment
+are not read.
 
 References
 ----------
