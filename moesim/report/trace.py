@@ -123,6 +123,9 @@ def across_tables(found: Across) -> RenderableType:
         times = map(seconds, (match.start_spread_s, match.end_spread_s, match.transfer_s))
         table.add_row(f"{match.operation} {match.index}", str(len(match.members)), size, *times, str(match.last))
     lines = [Text(f"not matched {count:,}: {reason}") for reason, count in sorted(found.rejected.items())]
+    partial = sum(not match.complete for match in found.matches)
+    if partial:
+        lines.append(Text(f"of {partial:,} not all ranks are here: their waiting is a lower bound"))
     return Group(ranks, table, *lines) if found.matches else Group(*lines)
 
 

@@ -151,7 +151,7 @@ def collective_samples(
         ranks = len(match.members)
         if match.size is None or not one.operation:
             dropped["its size is not told"] += 1
-        elif one.group_size is not None and one.group_size != ranks:
+        elif not match.complete:
             dropped["not all ranks of the group are here"] += 1
         elif match.transfer_s <= 0:
             dropped["no time is left without waiting"] += 1

@@ -54,7 +54,7 @@ class DeviceReport:
 
 @dataclass(frozen=True)
 class FileReport:
-    """One file: its format, and what was wrong with it."""
+    """One file: its format, what was wrong with it, and the ranks of its process groups."""
 
     file: str
     format: str
@@ -64,6 +64,7 @@ class FileReport:
     repaired: Mapping[str, int]
     first: Mapping[str, int]
     ignored: Mapping[str, int]
+    groups: Mapping[str, tuple[int, ...]]
 
 
 @dataclass(frozen=True)
@@ -134,7 +135,7 @@ def works(paths: Sequence[Path], rules: Classes | None = None, opened: Opened | 
 
 
 def _file(table: EventTable) -> FileReport:
-    told = (dict(table.repaired), dict(table.first), dict(table.ignored))
+    told = (dict(table.repaired), dict(table.first), dict(table.ignored), dict(table.groups))
     return FileReport(Path(table.source).name, table.format, table.rank, table.world_size, len(table), *told)
 
 
@@ -172,6 +173,7 @@ def across_dict(found: Across) -> dict[str, Any]:
             "end_spread_s": match.end_spread_s,
             "transfer_s": match.transfer_s,
             "last": match.last,
+            "complete": match.complete,
             "waiting_s": {str(rank): match.waiting_s(rank) for rank in sorted(match.members)},
             "transfer_by_rank_s": {str(rank): match.moved_s(rank) for rank in sorted(match.members)},
         }

@@ -38,6 +38,8 @@ class Match:
         From the last arrival to the first end.
     last
         Rank that arrived last.
+    complete
+        Whether all ranks of the group are here; else another one may have arrived later, and waiting is a lower bound.
     """
 
     operation: str
@@ -47,6 +49,7 @@ class Match:
     end_spread_s: float
     transfer_s: float
     last: int
+    complete: bool
 
     @property
     def begin_ns(self) -> int:
@@ -116,8 +119,6 @@ def across(works: Sequence[Work]) -> Across:
         if len(members) < 2:
             rejected["on one rank only"] += 1
             continue
-        if _expected(members) > len(members):
-            rejected["not all ranks of the group are here"] += 1
         moved = {rank: _moved(one, offsets[rank]) for rank, one in members.items()}
         starts, ends = ([getattr(one, name) for one in moved.values()] for name in ("start_ns", "end_ns"))
         if max(starts) > min(ends):
@@ -126,7 +127,8 @@ def across(works: Sequence[Work]) -> Across:
         last = max(moved, key=lambda rank: moved[rank].start_ns)
         apart = [(max(part) - min(part)) / SECOND for part in (starts, ends)]
         transfer = (min(ends) - max(starts)) / SECOND
-        matches.append(Match(operation, index, moved, apart[0], apart[1], transfer, last))
+        complete = _expected(members) in (0, len(members))
+        matches.append(Match(operation, index, moved, apart[0], apart[1], transfer, last, complete))
     matches.sort(key=lambda one: min(member.start_ns for member in one.members.values()))
     times = tuple(_rank_time(rank, matches, offsets[rank]) for rank in listed)
     moved_by = {rank: offset if abs(offset) > SAME_CLOCK else 0 for rank, offset in offsets.items()}
@@ -163,7 +165,8 @@ def _grouped(listed: Mapping[int, list[Collective]]) -> dict[Any, dict[int, Coll
 
 
 def _expected(members: Mapping[int, Collective]) -> int:
-    return max((one.group_size or 0 for one in members.values() if one.told_by in ("kernel", "operator")), default=0)
+    """Ranks of the group as the files tell, 0 where they do not."""
+    return max((one.group_size or 0 for one in members.values()), default=0)
 
 
 def _offsets(groups: Mapping[Any, Mapping[int, Collective]], ranks: Sequence[int]) -> dict[int, int]:

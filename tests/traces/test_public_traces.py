@@ -117,6 +117,7 @@ def test_waiting_is_apart_from_transfer_on_eight_ranks(read, shared_traces):
 def test_sampled_ranks_are_not_matched_by_their_index(read):
     found = across([read["hta_128ranks_sampled_rank0"], read["hta_128ranks_sampled_rank1"]])
     assert found.rejected == {"never at the same time: not the same collective": 6}
+    assert not any(match.complete for match in found.matches)
 
 
 @pytest.mark.parametrize(

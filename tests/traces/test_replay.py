@@ -119,7 +119,7 @@ def test_ranks_wait_for_the_last_one(made):
     both = [rank(made, 0, 100, 500), rank(made, 1, 400, 502)]
     beside = across(both)
     (match,) = beside.matches
-    assert (match.last, match.size) == (1, 4000)
+    assert (match.last, match.size, match.complete) == (1, 4000, True)
     assert [match.waiting_s(0), match.moved_s(0), match.moved_s(1)] == pytest.approx([300e-6, 100e-6, 102e-6])
     assert match.transfer_s == pytest.approx(100e-6)
     graph = Replayed.of(both, beside)
