@@ -205,19 +205,25 @@ class JsonList(Generic[T]):
             if one is not None:
                 items.append(one[0])
                 self.damage.note_all(one[1], offset + places[first])
-            if stop is not None:
+            if stop is not None and (one is not None or first == place):
+                if one is None and part[:stop].strip(b", ]\n\r\t"):
+                    self.damage.note(LOST, offset + places[first])
                 return items, places[first] + stop, True
             if (
                 one is None
+                and stop is None
                 and place - first < 3
                 and place + 1 < len(places)
                 and not _starts_event(buffer, stops[place])
             ):
                 place += 1  # cut inside an object: with the next part
                 continue
-            if one is None and part.strip() and not (final and place == len(places) - 1):
+            if one is not None or not part.strip():
+                first = place = place + 1
+                continue
+            if not (final and first == len(places) - 1):  # the last one is told as the cut end of the file
                 self.damage.note(LOST, offset + places[first])
-            first = place = place + 1
+            first = place = first + 1
         return items, len(buffer), False
 
     def _one(self, part: bytes) -> tuple[tuple[T, list[str]] | None, int | None]:

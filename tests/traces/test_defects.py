@@ -50,6 +50,16 @@ def test_a_defect_is_counted_and_the_rest_is_read(made, text, defect):
     assert len(table) - len(kernels) == 4
 
 
+def test_an_unreadable_object_takes_no_others_with_it(made):
+    for number in range(6):
+        made.kernel(f"k{number}", 1000 + 10 * number, 4)
+        made.events[-1] = {"unusual": 1, **made.events[-1]}  # no key that events usually start with
+    text = made.text().replace('"name": "k2"', '"name" "k2"')
+    table = read_timeline(made.write(text=text))
+    assert [table.name_of(place) for place in range(len(table))] == ["k0", "k1", "k3", "k4", "k5"]
+    assert dict(table.repaired) == {"object left out: no JSON": 1}
+
+
 def test_damage_beyond_the_list_leaves_the_events(made, text):
     for changed in (text.replace('"schemaVersion": 1', '"schemaVersion": ?'), text.replace('"made.json"', '"a"b"c')):
         table = read_timeline(made.write(text=changed))
