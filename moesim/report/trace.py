@@ -44,7 +44,7 @@ def _devices(found: TraceReport) -> RenderableType:
         "window",
         "busy",
         "compute",
-        "communication",
+        "communi-\ncation",
         "exposed",
         "copies",
         "idle",
@@ -80,16 +80,16 @@ def _classes(found: TraceReport) -> RenderableType:
     shown = found.devices[:8]
     for one in shown:
         table.add_column(f"rank {one.rank}" if one.rank is not None else f"GPU {one.times.device}", justify="right")
-    total = {one.times.device: sum(part.time_s for part in one.times.classes.values()) for one in shown}
+    totals = [sum(part.time_s for part in one.times.classes.values()) for one in shown]
     names = sorted(
         {name for one in shown for name in one.times.classes},
         key=lambda name: -sum(one.times.classes[name].time_s for one in shown if name in one.times.classes),
     )
     for name in names:
         cells = []
-        for one in shown:
+        for one, total in zip(shown, totals, strict=True):
             part = one.times.classes.get(name)
-            told = f"{seconds(part.time_s)} {share(part.time_s, total[one.times.device])}" if part else ""
+            told = f"{seconds(part.time_s)} {share(part.time_s, total)}" if part else ""
             cells.append(f"{told} ({part.count:,})" if part else "")
         table.add_row(name, *cells)
     return table if names else Text("")
