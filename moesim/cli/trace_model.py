@@ -81,7 +81,7 @@ def replay(
         typer.Option(
             "--scale",
             metavar="CLASS=FACTOR",
-            help="Multiply durations of a class, of communication, kernels, copies or host; may be repeated.",
+            help="Multiply durations of a class, or all, communication, kernels, copies, host; may be repeated.",
         ),
     ] = None,
     changes: Annotated[

@@ -13,8 +13,8 @@ from moesim.report.estimate import seconds
 from moesim.studies.trace_summary import DeviceReport, TraceReport
 from moesim.traces.ranks import Across
 
-MOST_UNKNOWN, MOST_MATCHES = 6, 12
-"""Rows of kernels that no rule knows, and of collectives, that are shown."""
+MOST_UNKNOWN, MOST_MATCHES, MOST_HOSTS = 6, 12, 8
+"""Rows of kernels that no rule knows, of collectives, and lines on hosts, that are shown."""
 
 
 def share(part: float, whole: float) -> str:
@@ -25,6 +25,7 @@ def share(part: float, whole: float) -> str:
 def report_tables(found: TraceReport) -> RenderableType:
     """The whole answer: GPUs, classes, what no rule knows, steps, ranks, repairs."""
     parts: list[RenderableType] = [_devices(found), _classes(found)] if found.files else []
+    parts += [_host(one) for one in found.devices[:MOST_HOSTS]]
     parts += [table for one in found.devices if (table := _steps(one)) is not None][:1]
     if found.across is not None:
         parts.append(across_tables(found.across))
@@ -93,6 +94,18 @@ def _classes(found: TraceReport) -> RenderableType:
             cells.append(f"{told} ({part.count:,})" if part else "")
         table.add_row(name, *cells)
     return table if names else Text("")
+
+
+def _host(one: DeviceReport) -> RenderableType:
+    """Gaps of a GPU by what it waits for, and calls that wait for the GPU."""
+    host = one.host
+    who = f"rank {one.rank}" if one.rank is not None else f"GPU {one.times.device}"
+    delay = "" if host.launch_delay_s is None else f"; from launch to start {seconds(host.launch_delay_s)} (median)"
+    return Text(
+        f"{who}: {host.gaps:,} gaps of {seconds(host.gap_s)}: {seconds(host.host_bound_s)} before the next launch, "
+        f"{seconds(host.launch_s)} behind it, {seconds(host.unknown_s)} before work of unknown launch{delay}; "
+        f"{host.syncs:,} calls that wait for the GPU take {seconds(host.sync_s)}"
+    )
 
 
 def _steps(one: DeviceReport) -> RenderableType | None:

@@ -18,8 +18,8 @@ from moesim.traces.ranks import Across
 from moesim.traces.summary import SECOND, Work
 
 Floats = NDArray[np.float64]
-GROUPS = ("communication", "kernels", "copies", "host")
-"""What can be scaled beside a class: all that moves data between GPUs, all kernels, copies and sets, the host."""
+GROUPS = ("all", "communication", "kernels", "copies", "host")
+"""What can be scaled beside a class: all work of GPUs, what moves data between them, kernels, copies and sets, the host."""
 
 
 @dataclass(frozen=True)
@@ -255,6 +255,8 @@ def scaled(works: Sequence[Work], scales: Mapping[str, str]) -> Factors:
 
 def members(work: Work, name: str) -> NDArray[np.bool_]:
     """Work of a class or group."""
+    if name == "all":
+        return np.ones(len(work.family), dtype=bool)
     if name == "communication":
         return work.communication
     if name == "kernels":

@@ -26,7 +26,13 @@ def trace(made):
 def test_the_summary_and_its_json(moesim, trace):
     shown = moesim("trace", "summary", trace)
     assert (shown.code, shown.err) == (0, "")
-    for words in ("times of each GPU", "NVIDIA", "kernels that no rule knows", "strange_kernel"):
+    for words in (
+        "times of each GPU",
+        "NVIDIA",
+        "kernels that no rule knows",
+        "strange_kernel",
+        "before the next launch",
+    ):
         assert words in shown.out
     found = moesim("trace", "summary", trace, "--json").json
     one = found["devices"][0]

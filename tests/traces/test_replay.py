@@ -55,7 +55,7 @@ def test_the_host_can_be_scaled(step):
     assert 370e-6 < found.replayed_s < 375e-6
 
 
-@pytest.mark.parametrize("name", ["gemm", "kernels", "communication", "host"])
+@pytest.mark.parametrize("name", ["gemm", "all", "kernels", "communication", "host"])
 def test_longer_durations_never_shorten_a_step(step, name):
     graph = Replayed.of([step])
     times = [graph.replay(scaled([step], {name: str(factor)})).replayed_s for factor in (0, 0.3, 1, 1.7, 4)]
@@ -205,7 +205,7 @@ def test_identity_and_sanity_on_public_traces(shared_traces):
                 continue
             graph = Replayed.of(read)
             none = graph.replay(scaled(read, {"communication": "0"})).devices
-            half = graph.replay(scaled(read, {"kernels": "0.5", "copies": "0.5"})).devices
+            half = graph.replay(scaled(read, {"all": "0.5"})).devices
             for one, other in zip(none, half, strict=True):
                 times = device_summary(read[0], one.device)
                 assert one.identity_window_s == pytest.approx(one.measured_window_s, rel=1e-6)
