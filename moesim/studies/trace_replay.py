@@ -19,7 +19,7 @@ from moesim.traces.summary import SECOND, Work
 
 Floats = NDArray[np.float64]
 GROUPS = ("all", "communication", "kernels", "copies", "host")
-"""What can be scaled beside a class: all work of GPUs, what moves data between them, kernels, copies and sets, the host."""
+"""What can be scaled beside a class: all work of GPUs, what moves data between them, kernels, copies, the host."""
 
 
 @dataclass(frozen=True)
