@@ -1,9 +1,11 @@
 """A small model on a small cluster, and a sample of everything that can legally be asked of it."""
 
+import json
 import random
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -206,3 +208,61 @@ def sample(small: Problem) -> Sample:
 def estimates(small: Problem, sample: Sample) -> list[tuple[Strategy, Estimate]]:
     """Estimates of forty legal strategies of all kinds."""
     return [(strategy, estimate(small, strategy)) for strategy in sample(40, 7)]
+
+
+TraceEvent = dict[str, Any]
+
+
+class MadeTrace:
+    """A small Kineto trace: operators, launches and kernels with their links."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.events: list[TraceEvent] = []
+        self.head: dict[str, Any] = {"schemaVersion": 1, "distributedInfo": {"backend": "nccl", "rank": 0}}
+        self.tail: dict[str, Any] = {"traceName": "made.json"}
+        self._next = 100
+
+    def add(self, cat: str, name: str, ts: float, dur: float, tid: int = 1, pid: int = 50, **args: Any) -> TraceEvent:
+        """One event; times in microseconds."""
+        event = {"ph": "X", "cat": cat, "name": name, "pid": pid, "tid": tid, "ts": ts, "dur": dur, "args": args}
+        self.events.append(event)
+        return event
+
+    def kernel(
+        self, name: str, ts: float, dur: float, stream: int = 7, launch: float | None = None, **more: Any
+    ) -> TraceEvent:
+        """A kernel, and its launch where a time is given."""
+        self._next += 1
+        number = self._next
+        external = more.pop("external", number + 50_000)
+        device = more.pop("device", 0)
+        if launch is not None:
+            self.add("cuda_runtime", "cudaLaunchKernel", launch, 1.0, correlation=number, **{"External id": external})
+        told = {"device": device, "stream": stream, "correlation": number, "External id": external, **more}
+        return self.add(told.pop("cat", "kernel"), name, ts, dur, tid=stream, pid=device, **told)
+
+    def text(self) -> str:
+        """The file as Kineto writes it."""
+        return json.dumps({**self.head, "traceEvents": self.events, **self.tail}, indent=1)
+
+    def write(self, name: str = "made.json", text: str | bytes | None = None) -> Path:
+        """Write it."""
+        path = self.folder / name
+        content = self.text() if text is None else text
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+        return path
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> MadeTrace:
+    return MadeTrace(tmp_path)
+
+
+@pytest.fixture(scope="session")
+def shared_traces() -> Path:
+    """Public traces beside the checkout; the tests that need them are skipped without."""
+    folder = root().parent / "shared" / "traces"
+    if not folder.is_dir():
+        pytest.skip("no public traces beside the checkout")
+    return folder

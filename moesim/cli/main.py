@@ -12,6 +12,7 @@ from typer.exceptions import TyperException
 import moesim.cli.budget as budget
 import moesim.cli.calibrate_collectives as calibrate_collectives
 import moesim.cli.calibrate_kernels as calibrate_kernels
+import moesim.cli.calibrate_trace as calibrate_trace
 import moesim.cli.calibrate_transport as calibrate_transport
 import moesim.cli.check as check
 import moesim.cli.checkpoint as checkpoint
@@ -30,6 +31,8 @@ import moesim.cli.scale as scale
 import moesim.cli.schedule as schedule
 import moesim.cli.sensitivity as sensitivity
 import moesim.cli.specs as specs
+import moesim.cli.trace as trace
+import moesim.cli.trace_model as trace_model
 import moesim.cli.validate as validate
 from moesim.base.errors import SpecError
 
@@ -50,6 +53,8 @@ app.command("diagnose", help=diagnose.HELP)(diagnose.command)
 app.command("explain", help=explain.HELP)(explain.command)
 app.add_typer(fabric.app, name="fabric")
 app.command("max-seq", help=memory_studies.LONGEST_HELP)(memory_studies.longest)
+trace_model.register(trace.app)
+app.add_typer(trace.app, name="trace")
 app.command("place", help=place.HELP)(place.command)
 app.command("recompute", help=memory_studies.RECOMPUTE_HELP)(memory_studies.recompute)
 app.command("scale", help=scale.HELP)(scale.command)
@@ -69,6 +74,7 @@ calibrate_app = typer.Typer(help="Fit constants to measurements.", no_args_is_he
 calibrate_kernels.register(calibrate_app)
 calibrate_app.command("collectives", help=calibrate_collectives.HELP)(calibrate_collectives.command)
 calibrate_app.command("transport", help=calibrate_transport.HELP)(calibrate_transport.command)
+calibrate_app.command("trace", help=calibrate_trace.HELP)(calibrate_trace.command)
 app.add_typer(calibrate_app, name="calibrate")
 
 

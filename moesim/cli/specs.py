@@ -23,6 +23,8 @@ def registries() -> dict[str, Registry[Any]]:
     from moesim.cost.transports import transports
     from moesim.fabric.builders import builders
     from moesim.timeline.schedules import schedules
+    from moesim.traces.kernel_rule import RULES
+    from moesim.traces.opening import READERS
     from moesim.workload.adapters import adapters
     from moesim.workload.compression import compressions
     from moesim.workload.fusions import fusions
@@ -44,6 +46,8 @@ def registries() -> dict[str, Registry[Any]]:
         "collectives": algorithms,
         "topologies": builders,
         "expert-gemms": expert_gemms,
+        "trace-formats": READERS,
+        "kernel-rules": RULES,
     }
 
 

@@ -101,10 +101,10 @@ def roofline(problem: Problem) -> Roofline:
     plan = problem.plan()
     flop_roofs, byte_roofs = _roofs(plan)
     blocks = price_blocks(plan)
-    found: dict[tuple[str, str, float], _Call] = {}
+    found: dict[tuple[str, str, float], Call] = {}
     counts: dict[tuple[str, str, float], dict[int, int]] = {}
     for rank in range(int(plan.strategy.pp)):
-        for call in _ops(plan, blocks, rank):
+        for call in step_calls(plan, blocks, rank):
             seconds = float(call.priced.seconds)
             if seconds:
                 key = (call.where, call.priced.op.name, seconds)
@@ -137,7 +137,7 @@ def _roofs(plan: Plan) -> tuple[dict[str, float], dict[str, float]]:
 
 
 @dataclass(frozen=True)
-class _Call:
+class Call:
     """An operation, where it is, how often a rank calls it, and the ranks of a message."""
 
     where: str
@@ -146,17 +146,17 @@ class _Call:
     group: Group | None = None
 
 
-def _ops(plan: Plan, blocks: Blocks, rank: int) -> Iterator[_Call]:
+def step_calls(plan: Plan, blocks: Blocks, rank: int) -> Iterator[Call]:
     """Operations of a rank, those of the end of the step and between stages among them."""
     for where, priced, count in rank_ops(plan, blocks, rank):
         work = priced.op.work
         axis = work.axis if isinstance(work, Message) else "ep" if isinstance(work, ExpertLeg) else None
-        yield _Call(where, priced, count, None if axis is None else plan.machine.group(plan.mesh, axis))
+        yield Call(where, priced, count, None if axis is None else plan.machine.group(plan.mesh, axis))
     update = Op("optimizer", "optimizer", optimizer_work(plan, rank))
-    yield _Call("step", PricedOp(update, traffic_part(plan, rank), 0), 1)
+    yield Call("step", PricedOp(update, traffic_part(plan, rank), 0), 1)
     for product, times in orthogonalise_products(plan, rank):
         seconds = gemm_time(product, plan.machine.gpu)
-        yield _Call("step", PricedOp(Op("newton-schulz", "gemm", product), seconds, 0), max(round(float(times)), 1))
+        yield Call("step", PricedOp(Op("newton-schulz", "gemm", product), seconds, 0), max(round(float(times)), 1))
     kinds = {kind for kind, _ in plan_graph(plan).rows}
     owners = plan.schedule.stage_rank(plan.strategy.pp, plan.strategy.vpp)
     for stage in (index for index, owner in enumerate(owners) if owner == rank):
@@ -165,17 +165,17 @@ def _ops(plan: Plan, blocks: Blocks, rank: int) -> Iterator[_Call]:
         for work in messages:
             group = plan.machine.group(plan.mesh, work.axis)
             seconds = collective_time(work.collective, work.size, group, plan.machine.links)
-            yield _Call("step", PricedOp(Op(message_name(work), "dp", work), seconds, 0), 1, group)
+            yield Call("step", PricedOp(Op(message_name(work), "dp", work), seconds, 0), 1, group)
         if stage + 1 < len(owners):
             payload = Message("send-recv", "pp", 2 * plan.setting.local_tokens * plan.model.hidden)
             pair = Group(2.0, 2.0 - float(plan.boundary_crosses_nodes(stage)), plan.stage_ring.reach)
             sent = PricedOp(Op("stage boundary", "pp", payload), boundary_time(plan, stage), 0)
-            yield _Call("stage", sent, 2 * plan.num_micro_batches, pair)
+            yield Call("stage", sent, 2 * plan.num_micro_batches, pair)
 
 
 def _point(
     plan: Plan,
-    call: _Call,
+    call: Call,
     calls: dict[int, int],
     step_time: float,
     roofs: tuple[dict[str, float], dict[str, float]],
@@ -213,7 +213,7 @@ def _point(
     )
 
 
-def _on_the_link(call: _Call, byte_roofs: dict[str, float]) -> tuple[str, float, float]:
+def _on_the_link(call: Call, byte_roofs: dict[str, float]) -> tuple[str, float, float]:
     """Link of a message; bytes that each rank puts on it over the payload; and what it allows. [-, B/s]
 
     Across nodes a ring passes every node by all NICs of the ranks that it has there, so the bus of a rank can be that many

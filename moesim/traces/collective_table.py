@@ -85,10 +85,11 @@ class Measured:
 
 @dataclass(frozen=True)
 class MeasuredTable:
-    """Rows that can be used, and how many could not, by reason."""
+    """Rows that can be used, and how many could not, by reason; ``lines``: results in a log, used or not."""
 
     rows: tuple[Measured, ...]
     refused: Counter[str]
+    lines: int = 0
 
 
 def read_collective_csv(path: Path) -> MeasuredTable:

@@ -16,6 +16,7 @@ EXPECTED = [
     "fabrics",
     "fusions",
     "gpus",
+    "kernel-rules",
     "models",
     "nics",
     "nodes",
@@ -30,6 +31,7 @@ EXPECTED = [
     "software",
     "storage",
     "topologies",
+    "trace-formats",
     "transports",
 ]
 

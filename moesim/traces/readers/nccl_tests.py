@@ -15,12 +15,15 @@ import json
 import math
 import re
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from moesim.base.errors import SpecError
 from moesim.traces.collective_table import OPERATIONS, Measured, MeasuredTable, number
+from moesim.traces.opening import READERS, Reader
+from moesim.traces.records import Records
 
 TYPES = {
     **dict.fromkeys(("int8", "uint8", "fp8_e4m3", "fp8_e5m2", "f8e4m3", "f8e5m2"), 1.0),
@@ -33,6 +36,7 @@ PER_RANK_COUNT = ("all-gather", "reduce-scatter", "all-to-all")
 WHOLE = re.compile(r"\d+(?:\.\d+)?(?:e\+?\d+)?$")
 PREFIX = re.compile(r"^\s*(?:\[?\d+\]?[:\s]|\d+:\s)?\s*(?=\d)")
 RANK = re.compile(r"Rank\s+(\d+)\s.*?\bon\s+(\S+)\s+device\s+(\d+)\s+\[[^\]]*\]\s*(.*)$")
+EMPTY = "size is zero"
 START = re.compile(r"\bnThreads?:?\s+\d+\s+nGpus")
 """Line of settings with which a job starts."""
 TEST = re.compile(
@@ -50,7 +54,12 @@ def sniff(head: str) -> bool:
 
 
 def read_nccl_tests(
-    path: Path, *, collective: str | None = None, ranks: float | None = None, per_node: float | None = None
+    path: Path,
+    *,
+    collective: str | None = None,
+    ranks: float | None = None,
+    per_node: float | None = None,
+    priced_only: bool = True,
 ) -> MeasuredTable:
     """Read a log.
 
@@ -58,6 +67,8 @@ def read_nccl_tests(
     ----------
     collective, ranks, per_node
         What the log does not say itself.
+    priced_only
+        Leave out operations that have no price.
 
     Raises
     ------
@@ -67,7 +78,7 @@ def read_nccl_tests(
     text = path.read_text(encoding="utf-8", errors="replace")
     if text.lstrip().startswith("{"):
         return _read_json(path, text, collective, per_node)
-    return _read_text(path, text, collective, ranks, per_node)
+    return _read_text(path, text, collective, ranks, per_node, priced_only)
 
 
 @dataclass
@@ -85,7 +96,12 @@ class _Raw:
 
 
 def _read_text(
-    path: Path, text: str, collective: str | None, ranks: float | None, per_node: float | None
+    path: Path,
+    text: str,
+    collective: str | None,
+    ranks: float | None,
+    per_node: float | None,
+    priced_only: bool,
 ) -> MeasuredTable:
     refused: Counter[str] = Counter()
     lines: list[_Raw] = []
@@ -119,12 +135,13 @@ def _read_text(
         lines = [raw for place, raw in enumerate(lines) if place not in mixed]
     if not ended:
         refused["the log is cut: no summary line"] += 1
-    rows = _measured(path, lines, refused)
+    results = len(lines) + refused[EMPTY]
+    rows = _measured(path, lines, refused, priced_only)
     if not rows:
         reasons = ", ".join(f"{reason} ({count})" for reason, count in refused.items())
         what = f"no usable row of nccl-tests{': ' + reasons if reasons else ''}"
         raise SpecError.single(str(path), "", what, "give a log of nccl-tests with its rows of sizes and times")
-    return MeasuredTable(tuple(rows), refused)
+    return MeasuredTable(tuple(rows), +refused, results)
 
 
 class _Jobs:
@@ -185,7 +202,7 @@ def _raw(line: str, refused: Counter[str]) -> tuple[float, float, str, tuple[lis
     if len(numbers) > 8 and re.fullmatch(r"-?\d+", numbers[0]) and len(numbers) != 16:
         numbers = numbers[1:]  # root
     if float(words[0]) == 0:
-        refused["size is zero"] += 1
+        refused[EMPTY] += 1
     elif len(numbers) < 8:
         refused["row is cut or lacks columns"] += 1
     else:
@@ -201,12 +218,14 @@ def _is_value(word: str) -> bool:
     return number(word) is not None or word.upper() in ("N/A", "NAN", "INF", "-NAN")
 
 
-def _measured(path: Path, lines: list[_Raw], refused: Counter[str]) -> list[Measured]:
+def _measured(path: Path, lines: list[_Raw], refused: Counter[str], priced_only: bool) -> list[Measured]:
     named = _named(path)
     fastest = max(lines, key=lambda raw: number(raw.halves[0][1]) or 0.0, default=None)
     rows = []
     for raw in lines:
         collective = raw.collective or named
+        if not priced_only:
+            collective = (collective or "").removeprefix("?") or None
         if collective is None or collective.startswith("?"):
             told = f"operation '{collective[1:]}' is not priced" if collective else "operation is not told"
             refused[told] += 1
@@ -320,3 +339,25 @@ def _json(path: Path, text: str, refused: Counter[str]) -> dict[str, Any]:
             refused["the log is cut: JSON without its end"] += 1
             return data
     raise SpecError.single(str(path), "", "neither a log nor JSON of nccl-tests", "")
+
+
+def _mine(head: bytes) -> bool:
+    return sniff(head.decode("utf-8", errors="replace")) and b'_perf"' not in head  # the inspector has such keys
+
+
+def _read_any(path: Path, progress: Callable[[int], None] = lambda _taken: None) -> Records:
+    """Records of a log, operations without a price included."""
+    table = read_nccl_tests(path, priced_only=False)
+    rows = [
+        {"collective": row.collective, "size_bytes": row.size, "ranks": row.ranks, "time_s": row.time, **row.columns}
+        for row in table.rows
+    ]
+    return Records(str(path), "nccl-tests", tuple(rows), {"rows": table.lines, "times": len(rows)}, table.refused)
+
+
+READERS.add(
+    "nccl-tests",
+    Reader(_mine, _read_any),
+    summary="nccl-tests: log or JSON",
+    source="nccl-tests",
+)
