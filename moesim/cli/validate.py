@@ -28,6 +28,8 @@ PLOTS = (".svg", ".png", ".pdf")
 
 def command(
     runs: Annotated[Path | None, typer.Option("--runs", metavar="CSV", help="A table of runs of your own.")] = None,
+    models: grammar.ModelsOption = None,
+    changes: grammar.SetOption = None,
     group_by: Annotated[
         str, typer.Option("--group-by", metavar="A,B", help="family, stack, gpu, is_moe, model, memory_kind.")
     ] = "family",
@@ -43,13 +45,15 @@ def command(
     grammar.writable(plot=plot, csv=table, output=output)
     if runs is not None and not runs.is_file():
         raise SpecError.single("--runs", "", f"there is no file '{runs}'", "name a CSV as in docs/run_table.md")
+    grammar.folder(models)
+    fixed = grammar.assignments(changes, "--set")
 
     from moesim.report.validate import scatter, validation_tables
     from moesim.studies import validate as study
 
     by = [name.strip() for name in group_by.split(",") if name.strip()]
     study.grouped([], by)
-    rows = _with_progress(study.validated(runs or study.shipped_table(), jobs))
+    rows = _with_progress(study.validated(runs or study.shipped_table(), jobs, models, fixed))
     if not rows:
         raise SpecError.single(str(runs), "", "holds no row", "write one run a line")
     groups, refused = study.grouped(rows, by), study.refusals(rows)

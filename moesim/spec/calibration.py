@@ -50,11 +50,24 @@ class ScoreSpec(SpecModel):
     coverage: float | None = None
 
 
+class FoldSpec(SpecModel):
+    """What the rows of all other groups say of one group of runs.
+
+    ``constants``: fitted without its rows. ``step_error``: standard error of the logarithm of a step beyond that of its
+    prices, estimated without its rows. [-]
+    """
+
+    runs: tuple[str, ...]
+    constants: dict[str, float] = Field(default_factory=dict)
+    step_error: Annotated[float, Field(ge=0)]
+
+
 class CalibrationSpec(NamedSpec):
     """What ``moesim calibrate`` leaves behind.
 
     ``gpu`` names what the constants belong to; ``constants`` replace those of its spec. ``extra`` are constants of
     kernels that the measurements contain beside the one that is priced. ``covered`` is the range of the rows used.
+    ``folds``: what a fit without each group of rows finds, so that no run is judged by a fit that has seen it.
     """
 
     gpu: str
@@ -70,6 +83,7 @@ class CalibrationSpec(NamedSpec):
     residuals: dict[str, SpreadSpec] = Field(default_factory=dict)
     scores: dict[str, ScoreSpec] = Field(default_factory=dict)
     kept: tuple[str, ...] = ()
+    folds: dict[str, FoldSpec] = Field(default_factory=dict)
     note: str | None = None
 
     @field_validator("covered")

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from moesim.estimator import estimate
 from moesim.result import Estimate
 from moesim.spec import library
 from moesim.studies.run_table import Refused, Run, run_of, table_rows
+from moesim.studies.step_factors import judged
 
 SHIPPED = "published_runs.csv"
 """Table of published runs that comes with moesim, in scenarios/tables."""
@@ -67,29 +69,37 @@ def shipped_table() -> Path:
     return library.root() / "scenarios" / "tables" / SHIPPED
 
 
-def validated(path: Path, jobs: int = 1) -> Iterator[Row]:
+def validated(
+    path: Path, jobs: int = 1, models: Path | None = None, changes: Mapping[str, Any] | None = None
+) -> Iterator[Row]:
     """Every row of a run table, estimated or refused, in the order of the table.
+
+    Runs that the calibration of steps was fitted to are priced with what it finds without their group.
 
     Parameters
     ----------
-    path
-        A table as in docs/run_table.md.
+    path, models
+        A table as in docs/run_table.md; a folder with models of one's own.
     jobs
         Processes that share the work.
+    changes
+        Values to set in every run, by path.
     """
-    rows = list(table_rows(path))
+    rows, priced = list(table_rows(path, models)), partial(row_of, changes=changes)
     if jobs <= 1:
-        yield from map(row_of, rows)
+        yield from map(priced, rows)
         return
     with ProcessPoolExecutor(jobs) as pool:
-        yield from pool.map(row_of, rows, chunksize=4)
+        yield from pool.map(priced, rows, chunksize=4)
 
 
-def row_of(printed: Mapping[str, str]) -> Row:
+def row_of(printed: Mapping[str, str], changes: Mapping[str, Any] | None = None) -> Row:
     """One row with its estimate."""
     run = run_of(printed)
     if isinstance(run, Refused):
         return Row(run.run_id, "refused", f"{run.rule}: {run.reason}", stack=printed.get("stack", ""))
+    problem = run.problem.with_changes(changes) if changes else run.problem
+    run = replace(run, problem=judged(problem, run.run_id))
     return _compared(run, estimate(run.problem))
 
 
