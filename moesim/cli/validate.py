@@ -6,6 +6,7 @@ import csv
 import io
 import os
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -50,19 +51,23 @@ def command(
 
     from moesim.report.validate import scatter, validation_tables
     from moesim.studies import validate as study
+    from moesim.studies.targets import targets
 
     by = [name.strip() for name in group_by.split(",") if name.strip()]
     study.grouped([], by)
+    started = time.perf_counter()
     rows = _with_progress(study.validated(runs or study.shipped_table(), jobs, models, fixed))
     if not rows:
         raise SpecError.single(str(runs), "", "holds no row", "write one run a line")
+    lines = targets(rows, time.perf_counter() - started)
     groups, refused = study.grouped(rows, by), study.refusals(rows)
     if plot is not None:
         scatter(rows, plot)
     if table is not None:
         write_atomically(table, _csv(rows))
     plain = {"rows": [row.to_dict() for row in rows], "summary": groups, "refused": refused}
-    grammar.deliver(plain, validation_tables(rows, groups, refused), as_json, output)
+    plain["targets"] = [line.to_dict() for line in lines]
+    grammar.deliver(plain, validation_tables(rows, groups, refused, lines), as_json, output)
 
 
 def _with_progress(rows: Iterator[Row]) -> list[Row]:
