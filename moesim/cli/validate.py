@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -35,6 +35,9 @@ def command(
         str, typer.Option("--group-by", metavar="A,B", help="family, stack, gpu, is_moe, model, memory_kind.")
     ] = "family",
     plot: Annotated[Path | None, typer.Option("--plot", metavar="FILE", help="Draw predicted over measured.")] = None,
+    budget: Annotated[
+        bool, typer.Option("--budget", help="Say where errors come from, by family; as slow again.")
+    ] = False,
     table: Annotated[Path | None, typer.Option("--csv", metavar="FILE", help="Write the rows as CSV.")] = None,
     jobs: Annotated[int, typer.Option("--jobs", min=1, help="Processes.")] = os.cpu_count() or 1,
     as_json: grammar.JsonOption = False,
@@ -49,14 +52,18 @@ def command(
     grammar.folder(models)
     fixed = grammar.assignments(changes, "--set")
 
+    from rich.console import Group, RenderableType
+
+    from moesim.report.error_budget import budget_tables
     from moesim.report.validate import scatter, validation_tables
     from moesim.studies import validate as study
+    from moesim.studies.error_budget import budget_table
     from moesim.studies.targets import targets
 
     by = [name.strip() for name in group_by.split(",") if name.strip()]
     study.grouped([], by)
     started = time.perf_counter()
-    rows = _with_progress(study.validated(runs or study.shipped_table(), jobs, models, fixed))
+    rows = _with_progress(study.validated(runs or study.shipped_table(), jobs, models, fixed, budget))
     if not rows:
         raise SpecError.single(str(runs), "", "holds no row", "write one run a line")
     lines = targets(rows, time.perf_counter() - started)
@@ -65,9 +72,14 @@ def command(
         scatter(rows, plot)
     if table is not None:
         write_atomically(table, _csv(rows))
-    plain = {"rows": [row.to_dict() for row in rows], "summary": groups, "refused": refused}
+    plain: dict[str, Any] = {"rows": [row.to_dict() for row in rows], "summary": groups, "refused": refused}
     plain["targets"] = [line.to_dict() for line in lines]
-    grammar.deliver(plain, validation_tables(rows, groups, refused, lines), as_json, output)
+    shown: list[RenderableType] = [validation_tables(rows, groups, refused, lines)]
+    if budget:
+        by_family = budget_table(rows)
+        plain["budget"] = by_family
+        shown += budget_tables(by_family)
+    grammar.deliver(plain, Group(*shown), as_json, output)
 
 
 def _with_progress(rows: Iterator[Row]) -> list[Row]:

@@ -101,6 +101,9 @@ class CalibrationSpec(NamedSpec):
                 _check_constant(name, value)
             if "all" not in self.residuals:
                 raise ValueError("residuals has no 'all'; write the quantiles of all rows")
+        else:
+            for name, value in self.constants.items():
+                _check_value(name, value, Constant)
         return self
 
     def entries(self) -> dict[str, dict[str, Any]]:
@@ -126,6 +129,11 @@ def _check_constant(name: str, value: float | str) -> None:
         raise ValueError(f"no constant of kernels '{name}'; {did_you_mean(name, KernelConstants.model_fields)}")
     options = (field.annotation, *get_args(field.annotation))
     kind = next(one for one in options if isinstance(one, type) and issubclass(one, Sourced))
+    _check_value(name, value, kind)
+
+
+def _check_value(name: str, value: float | str, kind: type[Sourced]) -> None:
+    """Raise a `ValueError` where a constant of a kind cannot have the value."""
     try:
         kind.model_validate({"value": value, "kind": "assumed", "note": "checked"})
     except ValidationError as error:

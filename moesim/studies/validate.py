@@ -18,6 +18,7 @@ from moesim.estimator import estimate
 from moesim.intervals import MODEL_FORM
 from moesim.result import Estimate
 from moesim.spec import library
+from moesim.studies.error_budget import Budget, row_budget
 from moesim.studies.run_table import Refused, Run, run_of, table_rows
 from moesim.studies.step_factors import judged
 
@@ -62,10 +63,14 @@ class Row:
     measured_oom: bool | None = None
     assumed: tuple[str, ...] = ()
     blame: str = ""
+    budget: Budget | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values."""
-        return asdict(self) | {"assumed": list(self.assumed)}
+        """Plain values; no budget where none was asked for."""
+        plain = asdict(self) | {"assumed": list(self.assumed)}
+        if self.budget is None:
+            del plain["budget"]
+        return plain
 
     @property
     def inside(self) -> bool | None:
@@ -89,7 +94,11 @@ def shipped_table() -> Path:
 
 
 def validated(
-    path: Path, jobs: int = 1, models: Path | None = None, changes: Mapping[str, Any] | None = None
+    path: Path,
+    jobs: int = 1,
+    models: Path | None = None,
+    changes: Mapping[str, Any] | None = None,
+    budget: bool = False,
 ) -> Iterator[Row]:
     """Every row of a run table, estimated or refused, in the order of the table.
 
@@ -103,8 +112,10 @@ def validated(
         Processes that share the work.
     changes
         Values to set in every run, by path.
+    budget
+        Whether to say what each error may come from.
     """
-    rows, priced = list(table_rows(path, models)), partial(row_of, changes=changes)
+    rows, priced = list(table_rows(path, models)), partial(row_of, changes=changes, budget=budget)
     if jobs <= 1:
         yield from map(priced, rows)
         return
@@ -112,14 +123,16 @@ def validated(
         yield from pool.map(priced, rows, chunksize=4)
 
 
-def row_of(printed: Mapping[str, str], changes: Mapping[str, Any] | None = None) -> Row:
+def row_of(printed: Mapping[str, str], changes: Mapping[str, Any] | None = None, budget: bool = False) -> Row:
     """One row with its estimate."""
     run = run_of(printed)
     if isinstance(run, Refused):
         return Row(run.run_id, "refused", f"{run.rule}: {run.reason}", stack=printed.get("stack", ""))
     problem = run.problem.with_changes(changes) if changes else run.problem
     run = replace(run, problem=judged(problem, run.run_id))
-    return _compared(run, estimate(run.problem))
+    answer = estimate(run.problem)
+    row = _compared(run, answer)
+    return replace(row, budget=row_budget(run.problem, answer)) if budget else row
 
 
 def _compared(run: Run, answer: Estimate) -> Row:
