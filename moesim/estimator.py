@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from moesim.cost.blocks import price_blocks
-from moesim.cost.memory import rank_memory
+from moesim.cost.blocks import plan_blocks, repriced
+from moesim.cost.memory import plan_memory
 from moesim.cost.perturb import constants, perturbed
 from moesim.cost.pipeline import CLASSES, step_times
 from moesim.cost.plan import Plan
@@ -24,7 +24,7 @@ from moesim.reading import (
     strongest_need,
 )
 from moesim.result import Estimate, Timeline
-from moesim.timeline.run import run
+from moesim.timeline.run import run_columns
 from moesim.timeline.walk import busy_seconds, idle_fraction, last_rank
 from moesim.workload.strategy import Strategy
 
@@ -47,18 +47,16 @@ def estimate(problem: Problem, strategy: Strategy | None = None, measured_s: flo
         With one issue per rule that the strategy breaks. A strategy that does not fit in memory is an answer.
     """
     plan = problem.plan(strategy)
-    blocks = price_blocks(plan)
-    memory = rank_memory(plan, blocks)
+    memory = plan_memory(plan)
 
     paths = list(constants(plan.machine, plan.strategy.transport))
     names = families(plan.machine, plan.strategy.transport)
     varied, keep, errors = _with_columns(plan, paths, names)
-    times = step_times(varied, price_blocks(varied), keep)
-    result = run(times.graph.graph, times.durations, times.delays)
-    step_time, *others = result.makespan.tolist()
+    times = step_times(varied, repriced(plan_blocks(plan), varied), keep)
+    makespan, first = run_columns(times.graph.graph, times.durations, times.delays)
+    step_time, *others = makespan.tolist()
     exposed, moved = others[: len(CLASSES)], others[len(CLASSES) : len(CLASSES) + len(paths)]
-    raised = {name: (result.makespan[all_], result.makespan[far]) for name, (all_, far) in errors.columns.items()}
-    first = result.at(0)
+    raised = {name: (makespan[all_], makespan[far]) for name, (all_, far) in errors.columns.items()}
 
     seconds = breakdown(times, first)
     needs = elasticities(problem.machine, paths, moved, step_time)

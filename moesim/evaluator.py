@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from moesim.constraints import legal_mask
-from moesim.cost.blocks import Blocks, price_blocks
-from moesim.cost.memory import rank_memory
+from moesim.cost.blocks import plan_blocks
+from moesim.cost.memory import plan_memory
 from moesim.cost.pipeline import step_times
 from moesim.cost.plan import Plan
 from moesim.problem import Problem
-from moesim.timeline.run import run
+from moesim.timeline.run import run_columns
 from moesim.workload.strategy import DEGREES, FIELDS, Strategy
 
 PIECE = 1024
@@ -83,15 +83,17 @@ def _together(problem: Problem, strategies: list[Strategy]) -> tuple[NDArray[np.
     return plan_columns(plan)
 
 
-def step_columns(plan: Plan, blocks: Blocks | None = None) -> NDArray[np.float64]:
+def step_columns(plan: Plan) -> NDArray[np.float64]:
     """Step time for each column of a plan. [s]"""
-    times = step_times(plan, blocks or price_blocks(plan))
-    return np.asarray(run(times.graph.graph, times.durations, times.delays).makespan)
+    times = step_times(plan, plan_blocks(plan))
+    return run_columns(times.graph.graph, times.durations, times.delays)[0]
 
 
 def plan_columns(plan: Plan) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Step time and peak memory of the largest rank, for each column of a plan. [s, B]"""
-    blocks = price_blocks(plan)
-    makespan = step_columns(plan, blocks)
-    peaks = [np.broadcast_to(rank.peak, plan.shape) for rank in rank_memory(plan, blocks)]
-    return makespan, np.max(peaks, axis=0)
+    return step_columns(plan), peak_columns(plan)
+
+
+def peak_columns(plan: Plan) -> NDArray[np.float64]:
+    """Peak memory of the largest rank, for each column of a plan. [B]"""
+    return np.asarray(np.max([np.broadcast_to(rank.peak, plan.shape) for rank in plan_memory(plan)], axis=0))

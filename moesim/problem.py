@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -90,7 +91,13 @@ class Problem:
 
     def plan(self, strategy: Strategy | None = None) -> Plan:
         """Resolve a strategy; a :class:`SpecError` with one issue per broken rule where it is not legal."""
-        strategy = strategy or self.strategy
+        return self._own_plan if strategy is None or strategy == self.strategy else self._plan(strategy)
+
+    @cached_property
+    def _own_plan(self) -> Plan:
+        return self._plan(self.strategy)
+
+    def _plan(self, strategy: Strategy) -> Plan:
         if self.slow is not None and strategy != self.strategy:
             what = "a fault is priced with the strategy that the problem was made with"
             raise SpecError.single("--fault", "", what, "change the strategy first")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 from moesim.base.errors import Violation
@@ -128,6 +129,7 @@ def strongest_need(needs: tuple[Constant, ...]) -> dict[str, Any]:
     return {"resource": resource, "share": totals[resource]}
 
 
+@lru_cache(maxsize=4096)
 def _resource(path: str) -> str | None:
     for name, words in RESOURCES:
         if any(path.startswith(word) or path.endswith(word) for word in words):

@@ -26,15 +26,31 @@ Name = tuple[Layer, bool, bool] | str
 class PricedBlock:
     """A block with its parameters on one rank, those that are trained, and the time of each operation.
 
-    ``whole`` is the block with nothing recomputed: its saved tensors come back while its backward runs.
+    ``whole`` is the block with nothing recomputed: its saved tensors come back while its backward runs. ``scale``: of
+    the launches of operations that no method has ``added``.
     """
 
     block: Block
     whole: Block
     params: RankParams
     trained: RankParams
-    forward: Ops
-    backward: Ops
+    plan: Plan
+    scale: Numeric = 1.0
+    added: frozenset[str] = frozenset()
+
+    @cached_property
+    def forward(self) -> Ops:
+        """Operations of the forward with their times, priced when they are first asked for; memory never asks."""
+        return _prices(self.block.forward, self.plan, self.scale, self.added)
+
+    @cached_property
+    def backward(self) -> Ops:
+        """Operations of the backward with their times, what it recomputes first."""
+        return _prices(self.block.recompute + self.block.backward, self.plan, self.scale, self.added)
+
+    def price(self) -> None:
+        """Price all operations now."""
+        _ = self.forward, self.backward
 
     @cached_property
     def split(self) -> tuple[Ops, Ops]:
@@ -50,6 +66,11 @@ Blocks = dict[Name, PricedBlock]
 
 def _as(ops: tuple[Op, ...], priced: list[PricedOp]) -> Ops:
     return tuple(replace(price, op=op) for op, price in zip(ops, priced, strict=True))
+
+
+def plan_blocks(plan: Plan) -> Blocks:
+    """Blocks of a plan, made once."""
+    return plan.once("blocks", None, lambda: price_blocks(plan))
 
 
 def price_blocks(plan: Plan) -> Blocks:
@@ -69,6 +90,14 @@ def price_blocks(plan: Plan) -> Blocks:
         last = layer_block(model.layers[-1], model.hidden, setting)
         module = joined(mtp_block(model.hidden, setting), last, head_block(model.hidden, model.vocab, setting))
         found["mtp"] = _priced(plan, module, mtp_params(model, mesh), recompute=True)
+    return found
+
+
+def repriced(blocks: Blocks, plan: Plan) -> Blocks:
+    """The same blocks for another plan, which differs in how fast things are and in columns."""
+    found = {name: replace(block, plan=plan) for name, block in blocks.items()}
+    for block in found.values():
+        block.price()  # in this order it is listed what nobody measured
     return found
 
 
@@ -116,9 +145,7 @@ def _priced(
         strategy.reshard_after_forward,
         strategy.overlap_grad_reduce,
     )
-    forward = _prices(split.forward, plan, scale, added)
-    backward = _prices(split.recompute + split.backward, plan, scale, added)
-    return PricedBlock(split, block, params, trained, forward, backward)
+    return PricedBlock(split, block, params, trained, plan, scale, added)
 
 
 def _adapted(plan: Plan, block: Block, params: RankParams, layer: Layer | None) -> tuple[Block, RankParams]:
@@ -137,7 +164,7 @@ def _prices(ops: tuple[Op, ...], plan: Plan, scale: Numeric, added: frozenset[st
     mesh, machine = plan.mesh, plan.machine
 
     def seconds(op: Op) -> Numeric:
-        alone = op_time(op, mesh, machine, plan.transport)
+        alone = plan.once(op.category, op.work, lambda: op_time(op, mesh, machine, plan.transport))
         return alone if plan.errors is None else alone * plan.raised(op.work, op.category, op.name)
 
     def launches(op: Op) -> Numeric:

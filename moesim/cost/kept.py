@@ -6,27 +6,25 @@ from typing import TypeVar
 
 from moesim.base.numeric import Numeric
 from moesim.cost.blocks import Blocks, PricedBlock, chunk_blocks
-from moesim.cost.plan import Plan, composition
+from moesim.cost.plan import Plan
 from moesim.workload.layers import saved_bytes
 from moesim.workload.splitting import waiting_bytes
+from moesim.workload.stages import Stage
 
 T = TypeVar("T")
 
 LOGITS = ("logits",)
 
 
-def stage_bytes(plan: Plan, blocks: Blocks, of_chunk: Callable[[list[PricedBlock], int], T]) -> list[T]:
+def stage_bytes(plan: Plan, blocks: Blocks, of_chunk: Callable[[list[PricedBlock], int], T]) -> tuple[T, ...]:
     """What `of_chunk` says of the blocks of each stage and its inputs that are not kept; alike ones are asked once."""
-    known: dict[object, T] = {}
-    found = []
-    for stage in plan.stages:
-        key = composition(plan, stage)
-        if key not in known:
-            repeated = plan.recomputed_layers(stage)
-            dropped = repeated - math.ceil(repeated / plan.segment(stage))
-            known[key] = of_chunk(chunk_blocks(plan, stage, blocks), dropped)
-        found.append(known[key])
-    return found
+
+    def of_stage(stage: Stage) -> T:
+        repeated = plan.recomputed_layers(stage)
+        dropped = repeated - math.ceil(repeated / plan.segment(stage))
+        return of_chunk(chunk_blocks(plan, stage, blocks), dropped)
+
+    return plan.of_stages(of_stage)
 
 
 def waiting(chunk: list[PricedBlock], _: int) -> Numeric:

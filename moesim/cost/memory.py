@@ -12,7 +12,7 @@ from functools import lru_cache
 import numpy as np
 
 from moesim.base.numeric import Numeric
-from moesim.cost.blocks import Blocks
+from moesim.cost.blocks import Blocks, plan_blocks
 from moesim.cost.compression import cast_bytes, error_feedback_bytes
 from moesim.cost.kept import kept as kept_bytes
 from moesim.cost.kept import stage_bytes, waiting
@@ -74,6 +74,11 @@ class RankMemory:
 def total(classes: Classes) -> Numeric:
     """Sum over all classes. [B]"""
     return sum(classes.values(), 0.0)
+
+
+def plan_memory(plan: Plan) -> tuple[RankMemory, ...]:
+    """Memory of each pipeline rank of a plan, worked out once."""
+    return plan.once("memory", None, lambda: rank_memory(plan, plan_blocks(plan)))
 
 
 def rank_memory(plan: Plan, blocks: Blocks) -> tuple[RankMemory, ...]:

@@ -47,10 +47,10 @@ def pcie_time(num_bytes: Numeric, gpu: Gpu, both_ways: bool = False) -> Numeric:
     return num_bytes / (gpu.pcie_bandwidth * share)
 
 
-def offloaded_bytes(plan: Plan, blocks: Blocks) -> list[Numeric]:
+def offloaded_bytes(plan: Plan, blocks: Blocks) -> tuple[Numeric, ...]:
     """Activations of one micro-batch that each stage moves to the host, logits left out. [B]"""
     share = plan.strategy.activation_offload
-    return [share * activations for activations, _ in stage_bytes(plan, blocks, kept)]
+    return tuple(share * activations for activations, _ in stage_bytes(plan, blocks, kept))
 
 
 def stall(plan: Plan, num_bytes: Numeric, computing: Numeric, both_ways: bool = False) -> Numeric:

@@ -2,19 +2,18 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
 from moesim.base.numeric import Numeric
-from moesim.cost.blocks import Blocks, PricedBlock, chunk_blocks, price_blocks
+from moesim.cost.blocks import Blocks, PricedBlock, chunk_blocks, plan_blocks, repriced
 from moesim.cost.collectives import collective_time
-from moesim.cost.contention import Contention
 from moesim.cost.machine import Group
 from moesim.cost.offload import offloaded_bytes, optimizer_parts, stall
-from moesim.cost.plan import Plan, Slow, composition
+from moesim.cost.plan import Plan, Slow
 from moesim.cost.replication import gradient_buckets, parameter_gather_time, stage_reduction_time
 from moesim.cost.sharing import beside, chunk_nic_time
 from moesim.cost.stage import (
@@ -53,7 +52,13 @@ class StepTimes:
 
     def categories(self, row: int) -> dict[str, float]:
         """Seconds of a row of the durations by category, in the first column; they add up to it. [s]"""
-        return {name: value for name, value in self._parts[row]().items() if value}
+        if row not in self._found:
+            self._found[row] = {name: value for name, value in self._parts[row]().items() if value}
+        return self._found[row]
+
+    @cached_property
+    def _found(self) -> dict[int, dict[str, float]]:
+        return {}
 
 
 def plan_graph(plan: Plan) -> StepGraph:
@@ -99,7 +104,8 @@ def step_times(plan: Plan, blocks: Blocks, keep: Keep | None = None) -> StepTime
     sends = [boundary_time(plan, stage) * keep.get("pp", 1.0) for stage in range(graph.num_stages - 1)]
 
     offloads = bool(plan.strategy.activation_offload)
-    moved = offloaded_bytes(plan, blocks) if offloads else [0.0] * graph.num_stages
+    moved = offloaded_bytes(plan, blocks) if offloads else (0.0,) * graph.num_stages
+    same: dict[tuple[str, int], Numeric] = {}
 
     def put(row: int, seconds: Numeric, parts: Parts) -> None:
         durations[row] = seconds
@@ -110,9 +116,26 @@ def step_times(plan: Plan, blocks: Blocks, keep: Keep | None = None) -> StepTime
         left, seconds = chunks.left(kind, stage, plan.replica_group), chunks.single(kind, stage).seconds
         return left + stall(plan, moved[stage], seconds) if offloads and kind != "W" else left
 
-    def exchange(row: int, seconds: Numeric, category: str) -> None:
-        seconds = seconds * keep.get(category, 1.0)
-        put(row, seconds, lambda: {category: _first(seconds)})
+    def reduction(stage: int) -> Numeric:
+        seconds = stage_reduction_time(plan, stage)
+        if not plan.strategy.overlap_grad_reduce or plan.strategy.stale_gradients:
+            return seconds
+        last = "W" if ("W", stage) in graph.rows else "BW"
+        buckets = sum(gradient_buckets(plan, plan.trained[stage]).values(), 0.0)
+        pieces = _layers(plan.stages[stage]) if plan.strategy.grad_bucket_bytes is None else buckets
+        return _behind(seconds, cover(last, stage), pieces)
+
+    def gathering(stage: int) -> Numeric:
+        seconds = parameter_gather_time(plan, plan.trained[stage])
+        if not plan.strategy.overlap_param_gather:
+            return seconds
+        return _behind(seconds, cover("F", stage), _layers(plan.stages[stage]))
+
+    def exchange(row: int, kind: str, stage: int, time: Callable[[int], Numeric]) -> None:
+        key = (kind, plan.alike[stage])
+        if key not in same:
+            same[key] = time(stage) * keep.get("dp", 1.0)
+        put(row, same[key], partial(_firsts, {"dp": same[key]}))
 
     for (kind, where), row in graph.rows.items():
         match kind, where:
@@ -128,18 +151,9 @@ def step_times(plan: Plan, blocks: Blocks, keep: Keep | None = None) -> StepTime
                 wait = stall(plan, copied, chunk.seconds, both_ways=True) if offloads else 0.0
                 put(row, *_with_sends(plan, chunk, outgoing, wait))
             case "reduce", int():
-                seconds = stage_reduction_time(plan, where)
-                if plan.strategy.overlap_grad_reduce and not plan.strategy.stale_gradients:
-                    last = "W" if ("W", where) in graph.rows else "BW"
-                    buckets = sum(gradient_buckets(plan, plan.trained[where]).values(), 0.0)
-                    pieces = _layers(plan.stages[where]) if plan.strategy.grad_bucket_bytes is None else buckets
-                    seconds = _behind(seconds, cover(last, where), pieces)
-                exchange(row, seconds, "dp")
+                exchange(row, kind, where, reduction)
             case "gather", int():
-                seconds = parameter_gather_time(plan, plan.trained[where])
-                if plan.strategy.overlap_param_gather:
-                    seconds = _behind(seconds, cover("F", where), _layers(plan.stages[where]))
-                exchange(row, seconds, "dp")
+                exchange(row, kind, where, gathering)
             case "optimizer", int():
                 steps = [update_parts(plan, where)]
                 steps += [optimizer_parts(plan, where)] if plan.strategy.optimizer_offload else []
@@ -161,7 +175,7 @@ def _with_slow_ranks(plan: Plan, slow: Slow, blocks: Blocks, keep: Keep | None) 
     """Tasks of the slow pipeline ranks and sends to and from them as the slow machine takes them, the rest as it is."""
     healthy = step_times(replace(plan, slow=None), blocks, keep)
     hurt_plan = replace(plan, slow=None, machine=slow.machine(plan.machine))
-    hurt = step_times(hurt_plan, price_blocks(hurt_plan), keep)
+    hurt = step_times(hurt_plan, plan_blocks(hurt_plan), keep)
     owners = healthy.graph.stage_rank
     durations, delays, parts = healthy.durations.copy(), healthy.delays.copy(), dict(healthy._parts)
     for (kind, where), row in healthy.graph.rows.items():
@@ -179,16 +193,17 @@ class _Chunks:
 
     def __init__(self, plan: Plan, blocks: Blocks, keep: Keep) -> None:
         self._plan, self._blocks, self._keep = plan, blocks, keep
-        self._keys = [composition(plan, stage) for stage in plan.stages]
-        self._known: dict[object, ChunkTime] = {}
-        self._busy: dict[object, Numeric] = {}
-        self._halves = price_blocks(plan.half) if plan.strategy.two_batch_overlap else None
+        self._keys = plan.alike
+        self._known: dict[tuple[str, int, int], ChunkTime] = {}
+        self._busy: dict[tuple[str, int], Numeric] = {}
+        half = plan.half if plan.strategy.two_batch_overlap else None
+        self._halves = repriced(plan_blocks(half), half) if half is not None else None
 
     def single(self, kind: str, stage: int) -> ChunkTime:
-        key = (kind, self._keys[stage])
+        key = (kind, self._keys[stage], -1)
         if self._halves is None:
-            return self._time(key, lambda: sequential(self._ops(kind, stage)), self._plan.contention(kind))
-        return self._time(key, lambda: self._both_halves(kind, stage), self._plan.contention(kind))
+            return self._time(key, lambda: sequential(self._ops(kind, stage)))
+        return self._time(key, lambda: self._both_halves(kind, stage))
 
     def _both_halves(self, kind: str, stage: int) -> tuple[Piece, ...]:
         """A chunk of two half micro-batches; a weight gradient that was put off has no exchange to run beside."""
@@ -210,9 +225,8 @@ class _Chunks:
         return np.maximum(seconds - self.busy(kind, stage) * (np.asarray(group.nodes) > 1), 0.0)
 
     def merged(self, forward: int, backward: int) -> ChunkTime:
-        contention = self._plan.contention("OV")
         key = ("OV", self._keys[forward], self._keys[backward])
-        return self._time(key, lambda: interleaved(self._ops("F", forward), self._ops("BW", backward)), contention)
+        return self._time(key, lambda: interleaved(self._ops("F", forward), self._ops("BW", backward)))
 
     def _ops(self, kind: str, stage: int) -> list[Ops]:
         blocks = self._blocks if self._halves is None else self._halves
@@ -223,10 +237,11 @@ class _Chunks:
             return [block.backward for block in reversed(chunk)]
         return [block.split[kind == "W"] for block in reversed(chunk)]
 
-    def _time(self, key: object, pieces: Callable[[], tuple[Piece, ...]], share: Numeric | Contention) -> ChunkTime:
+    def _time(self, key: tuple[str, int, int], pieces: Callable[[], tuple[Piece, ...]]) -> ChunkTime:
         if key not in self._known:
             plan = self._plan
-            self._known[key] = chunk_time(pieces(), plan.shape, plan.machine.host.sync, share, self._keep)
+            sync, contention = plan.machine.host.sync, plan.contention(key[0])
+            self._known[key] = chunk_time(pieces(), plan.shape, sync, contention, self._keep)
         return self._known[key]
 
 
@@ -287,8 +302,13 @@ def boundary_time(plan: Plan, stage: int) -> Numeric:
     if ranks[stage] == ranks[stage + 1]:
         return 0.0
     payload = 2 * plan.setting.local_tokens * plan.model.hidden
-    pair = Group(2.0, np.where(plan.boundary_crosses_nodes(stage) > 0, 1.0, 2.0), plan.stage_ring.reach)
-    seconds = collective_time("send-recv", payload, pair, plan.machine.links)
-    if plan.errors is None:
-        return seconds
-    return seconds * plan.errors.raised(Message("send-recv", "pp", payload), "pp", "stage boundary", pair)
+    crosses = plan.boundary_crosses_nodes(stage)
+
+    def seconds() -> Numeric:
+        pair = Group(2.0, np.where(crosses > 0, 1.0, 2.0), plan.stage_ring.reach)
+        alone = collective_time("send-recv", payload, pair, plan.machine.links)
+        if plan.errors is None:
+            return alone
+        return alone * plan.errors.raised(Message("send-recv", "pp", payload), "pp", "stage boundary", pair)
+
+    return plan.once("stage boundary", np.asarray(crosses).tobytes(), seconds)

@@ -1,8 +1,10 @@
 """A plan: a strategy resolved against a model and a machine, ready to be priced."""
 
 import math
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -32,6 +34,8 @@ from moesim.workload.setting import ExpertProducts, Setting
 from moesim.workload.sharding import SHARDINGS, RankParams, Replicas, Sharding, StateTypes, stage_params
 from moesim.workload.stages import Stage
 from moesim.workload.strategy import DTYPE_BYTES, Strategy
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -166,28 +170,51 @@ class Plan:
         cut = Cut(strategy.capacity_factor, strategy.capacity_per == "expert", strategy.replicated_experts)
         return skew(strategy.routing, self.model.moe.num_experts, strategy.ep, cut)
 
+    @cached_property
+    def _known(self) -> dict[Hashable, tuple[object, Any]]:
+        return {}
+
+    def once(self, name: Hashable, work: object, made: Callable[[], T]) -> T:
+        """What is `made` of the work, the first time that the plan is asked for it under this name.
+
+        Equal works are one, as far as they can be compared; works of arrays are one where they are the same object.
+        """
+        key: Hashable = (name, work)
+        try:
+            found = self._known.get(key)
+        except TypeError:
+            key = (name, id(work))
+            found = self._known.get(key)
+        if found is None:
+            found = self._known[key] = (work, made())  # the work is kept, so that no other gets its id
+        value: T = found[1]
+        return value
+
+    def group(self, axis: str) -> Group:
+        """Ranks of the communicator of an axis."""
+        return self.once("group", axis, lambda: self.machine.group(self.mesh, axis))
+
     @property
     def expert_group(self) -> Group:
         """Ranks over which the experts are spread."""
-        return self.machine.group(self.mesh, "ep")
+        return self.group("ep")
 
     @property
     def replica_group(self) -> Group:
         """Ranks that share the dense state of a stage."""
-        return self.machine.group(self.mesh, "dense-shard")
+        return self.group("dense-shard")
 
-    @cached_property
+    @property
     def stage_ring(self) -> Group:
         """Ranks at the same place of all pipeline stages."""
-        return self.machine.group(self.mesh, "pp")
+        return self.group("pp")
 
     def raised(self, work: Work, category: str, name: str) -> Numeric:
         """Factor on the price of an operation in the columns that raise its family; 1 where none do. [-]"""
         if self.errors is None:
             return 1.0
         axis = work.axis if isinstance(work, Message) else "ep" if isinstance(work, ExpertLeg) else None
-        group = None if axis is None else self.machine.group(self.mesh, axis)
-        return self.errors.raised(work, category, name, group)
+        return self.errors.raised(work, category, name, None if axis is None else self.group(axis))
 
     @property
     def half(self) -> "Plan":
@@ -299,16 +326,20 @@ class Plan:
         return StateTypes(param, grad, moment, main, copies, compute, kept.matrix_moments, kept.plain_moments)
 
     @cached_property
+    def alike(self) -> tuple[int, ...]:
+        """For each stage the first one of the same composition."""
+        first: dict[tuple[object, ...], int] = {}
+        return tuple(first.setdefault(composition(self, stage), index) for index, stage in enumerate(self.stages))
+
+    def of_stages(self, made: Callable[[Stage], T]) -> tuple[T, ...]:
+        """What is `made` of each stage; those that are alike share it."""
+        found = {index: made(self.stages[index]) for index in sorted(set(self.alike))}
+        return tuple(found[index] for index in self.alike)
+
+    @cached_property
     def params(self) -> tuple[RankParams, ...]:
         """Parameters of each stage on one of its ranks."""
-        distinct: dict[tuple[object, ...], RankParams] = {}
-        found = []
-        for stage in self.stages:
-            key = composition(self, stage)
-            if key not in distinct:
-                distinct[key] = stage_params(self.model, stage, self.mesh, self.sequence_length)
-            found.append(distinct[key])
-        return tuple(found)
+        return self.of_stages(lambda stage: stage_params(self.model, stage, self.mesh, self.sequence_length))
 
     @property
     def compression(self) -> tuple[Compression | None, int]:
@@ -335,7 +366,7 @@ class Plan:
         adapting = self.adapting
         if adapting is None:
             return self.params
-        return tuple(adapting.stage_params(self.model, stage, self.mesh) for stage in self.stages)
+        return self.of_stages(lambda stage: adapting.stage_params(self.model, stage, self.mesh))
 
     def gathered_bytes(self, params: RankParams, trained: RankParams) -> RankParams:
         """What a gathering of split weights brings back, of each kind. [B]"""

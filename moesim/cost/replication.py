@@ -79,7 +79,7 @@ def messages_time(plan: Plan, messages: tuple[Message, ...], buckets: Mapping[st
     """
     total: Numeric = 0.0
     for work in messages:
-        group = plan.machine.group(plan.mesh, work.axis)
+        group = plan.group(work.axis)
         group = plan.copies_of(group) if work.axis.endswith(("-shard", "-replica")) else group
         pieces = (buckets or {}).get(work.axis.partition("-")[0])
         if pieces is None:

@@ -31,7 +31,7 @@ def chunk_nic_time(plan: Plan, blocks: Iterable[Ops], keep: Keep) -> Numeric:
 
 def _nic_time(plan: Plan, work: object, category: str, keep: Keep) -> Numeric:
     if isinstance(work, Message):
-        group = plan.machine.group(plan.mesh, work.axis)
+        group = plan.group(work.axis)
         seconds = message_nic_time(work.collective, work.size, group, plan.machine.links)
     elif isinstance(work, ExpertLeg):
         seconds = leg_nic_time(work, plan.expert_group, plan.machine.links, isinstance(plan.transport, Deduplicated))

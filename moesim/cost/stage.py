@@ -6,7 +6,7 @@ sync makes the host wait for the device, so the launches behind it are exposed. 
 same point as the device: what the host got ahead in the chunk before is not credited.
 """
 
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from moesim.base.numeric import Numeric
 from moesim.cost.contention import Contention, stretched
-from moesim.timeline.graph import Graph, GraphBuilder
-from moesim.timeline.run import critical_path, run
+from moesim.timeline.graph import Graph, level_graph
+from moesim.timeline.run import Run, critical_path, run_columns
 from moesim.workload.ops import Op
 
 LANES = ("host", "sm", "tp", "ep", "cp", "dp")
@@ -171,9 +171,9 @@ def chunk_time(
     durations = np.concatenate([device, host, sync])
     structures = tuple(_structure(ops) for ops in lists)
     graph = _graph(structures, tuple((piece.chain, distinct[id(piece.ops)]) for piece in pieces))
-    result = run(graph, durations)
-    first = durations.reshape(len(durations), -1)[:, 0]
-    return ChunkTime(np.asarray(result.makespan), lambda: _categories(graph, first, flat))
+    makespan, first = run_columns(graph, durations)
+    seconds = durations.reshape(len(durations), -1)[:, 0].copy()
+    return ChunkTime(makespan, lambda: _categories(first, seconds, flat))
 
 
 def _columns(values: list[Numeric], shape: tuple[int, ...]) -> NDArray[np.float64]:
@@ -220,61 +220,68 @@ def _structure(ops: Ops) -> Structure:
     )
 
 
-Key = tuple[int, int]
-
-
 @lru_cache(maxsize=512)
 def _graph(structures: tuple[Structure, ...], sequence: tuple[tuple[int, int], ...]) -> Graph:
-    builder = GraphBuilder()
-    bases = np.cumsum([0, *(len(structure) for structure in structures)])
-    total = int(bases[-1])
-    tails: dict[int, tuple[Key, ...]] = {}
-    ends: dict[int, list[tuple[Key, ...]]] = {}
-    late: list[tuple[Key, int, int, tuple[Hashable, ...]]] = []  # detached: their lane lets the next gathers go first
+    bases = np.cumsum([0, *(len(structure) for structure in structures)]).tolist()
+    total = bases[-1]
+    lanes: list[int] = []
+    rows: list[int] = []
+    waits: list[tuple[int, ...]] = []  # operations by their number, launches by -1 less their task
+    place: list[int] = []  # task of each operation
+    tails: dict[int, tuple[int, ...]] = {}
+    ends: dict[int, list[tuple[int, ...]]] = {}
+    late: list[tuple[int, int, int, tuple[int, ...]]] = []  # detached: their lane lets the next gathers go first
+
+    def add(lane: int, row: int, before: tuple[int, ...]) -> int:
+        lanes.append(lane)
+        rows.append(row)
+        waits.append(before)
+        return len(lanes) - 1
 
     def flush() -> None:
-        for task in late:
-            builder.task(*task)
+        for number, lane, row, before in late:
+            place[number] = add(lane, row, before)
         late.clear()
 
-    for occurrence, (chain, which) in enumerate(sequence):
+    for chain, which in sequence:
         finished = ends.setdefault(chain, [])
-        previous: tuple[Key, ...] = ()
+        previous: tuple[int, ...] = ()
+        base = len(place)
         for position, task in enumerate(structures[which]):
-            row = int(bases[which]) + position
-            key = (occurrence, position)
-            launch = ("launch", *key)
-            if late and late[0][0][0] < occurrence and not task.prefetch:
+            number, row = base + position, bases[which] + position
+            if late and late[0][0] < base and not task.prefetch:
                 flush()
-            builder.task(launch, HOST, total + row, ())
+            launch = add(HOST, total + row, ())
             before = tails.get(chain, ())
             if task.needs:
-                before = tuple((occurrence, index) for index in task.needs)
+                before = tuple(base + index for index in task.needs)
             elif task.beside:
                 before = previous
             elif task.prefetch:
                 before = finished[-2] if len(finished) > 1 else ()
+            place.append(-1)
             if task.detached:
-                late.append((key, task.lane, row, (*before, launch)))
+                late.append((number, task.lane, row, (*before, -1 - launch)))
                 continue
-            builder.task(key, task.lane, row, (*before, launch))
+            place[number] = add(task.lane, row, (*before, -1 - launch))
             if task.host_sync:
-                builder.task(("sync", *key), HOST, 2 * total, (key,))
+                add(HOST, 2 * total, (number,))
             previous = before
-            if task.prefetch:
-                tails[chain] = (*tails.get(chain, ()), key)
-            else:
-                tails[chain] = (key,)
+            tails[chain] = (*tails.get(chain, ()), number) if task.prefetch else (number,)
         finished.append(tails.get(chain, ()))
     flush()
-    return builder.build()
+    count = len(lanes)
+    preds = np.full((count, max(map(len, waits))), count)
+    for task_index, before in enumerate(waits):
+        for column, number in enumerate(before):
+            preds[task_index, column] = place[number] if number >= 0 else -1 - number
+    return level_graph(np.array(lanes), np.array(rows), preds, np.zeros_like(preds), range(count))
 
 
-def _categories(graph: Graph, durations: NDArray[np.float64], flat: list[PricedOp]) -> dict[str, float]:
+def _categories(run: Run, durations: NDArray[np.float64], flat: list[PricedOp]) -> dict[str, float]:
     """Seconds of the critical path by category; they add up to the chunk's time."""
     totals: dict[str, float] = {}
-    for task in critical_path(run(graph, durations)):
-        row = int(graph.duration_row[task])
+    for row in run.graph.duration_row[critical_path(run)].tolist():
         category = flat[row].op.category if row < len(flat) else "host"
         totals[category] = totals.get(category, 0.0) + float(durations[row])
     return totals

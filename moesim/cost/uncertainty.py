@@ -6,7 +6,7 @@ independently of each other.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -57,6 +57,9 @@ class PriceErrors:
     count: int
     outside: dict[Outside, None] = field(default_factory=dict)
     uncalibrated: dict[str, None] = field(default_factory=dict)
+    _known: dict[Hashable, tuple[str | None, str, Mapping[str, float], Numeric]] = field(
+        default_factory=dict, repr=False
+    )
 
     def raised(self, work: Work, category: str, name: str, group: Group | None = None) -> Numeric:
         """Factor on the price of an operation, one entry a column. [-]
@@ -68,22 +71,32 @@ class PriceErrors:
         group
             Ranks that a message or an expert leg goes between.
         """
+        key = (work, category, group and (float(group.size), float(group.nodes)))
+        if key not in self._known:
+            self._known[key] = self._factor(work, category, group)
+        which, kind, values, factor = self._known[key]
+        if which is not None and which in self.machine.residuals:
+            self.outside.update(dict.fromkeys(beyond(self.machine.residuals[which], which, name, kind, values)))
+        return factor
+
+    def _factor(
+        self, work: Work, category: str, group: Group | None
+    ) -> tuple[str | None, str, Mapping[str, float], Numeric]:
+        """Family, regime and covered quantities of an operation, and the factor on its price."""
         which, kind, values = placed(work, category, self.machine, self.transport, group)
         if which is None:
-            return 1.0
+            return None, kind, {}, 1.0
         known = self.machine.residuals.get(which)
         if known is None:
             self.uncalibrated[which] = None
-            return 1.0
-        found = list(beyond(known, which, name, kind, values))
-        self.outside.update(dict.fromkeys(found))
+            return which, kind, {}, 1.0
         sigma = self._sigma(known, kind, work, group, values)
         factor = np.ones(self.count)
         everywhere, only_outside = self.columns[which]
         factor[everywhere] = np.exp(sigma)
-        if found:
+        if beyond(known, which, "", kind, values):
             factor[only_outside] = np.exp(sigma)
-        return factor
+        return which, kind, values, factor
 
     def _sigma(
         self, known: Residuals, kind: str, work: Work, group: Group | None, values: Mapping[str, float]

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import os
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from pathlib import Path
-from typing import Any, Literal, overload
+from typing import Any, Literal, TypeVar, overload
 
 from moesim.base.errors import Issue, SpecError, did_you_mean
 from moesim.spec.calibration import KERNEL_FAMILIES, CalibrationSpec
@@ -46,6 +49,32 @@ INHERITING = frozenset({"gpus", "nics", "nodes", "fabrics", "protocols", "softwa
 LINKED = ("nodes", "fabrics", "transports")
 """Kinds whose links or legs calibrations correct."""
 
+T = TypeVar("T")
+_looked: ContextVar[dict[Any, Any] | None] = ContextVar("looked", default=None)
+
+
+@contextmanager
+def unchanging() -> Iterator[None]:
+    """Within it every file is looked at once: what is written to the library meanwhile is not seen."""
+    if _looked.get() is not None:
+        yield
+        return
+    token = _looked.set({})
+    try:
+        yield
+    finally:
+        _looked.reset(token)
+
+
+def _once(key: tuple[Any, ...], look: Callable[[], T]) -> T:
+    known = _looked.get()
+    if known is None:
+        return look()
+    if key not in known:
+        known[key] = look()
+    found: T = known[key]
+    return found
+
 
 @dataclass(frozen=True)
 class Summary:
@@ -67,7 +96,7 @@ def root() -> Path:
 
 def names(kind: str) -> list[str]:
     """Return the names of one kind, sorted; profiles of a software stand beside it."""
-    found = [path.stem for path in folder(kind).glob("*.yaml")]
+    found = [path.stem for path, _ in _files(folder(kind))]
     if kind == "software":
         found += [profile for stem in tuple(found) for profile in _profiles(folder(kind) / f"{stem}.yaml")]
     return sorted(found)
@@ -82,10 +111,14 @@ def folder(kind: str) -> Path:
 
 def find(kind: str, name: str) -> str:
     """Return the name that a name or an alias stands for; raises a `SpecError` for an unknown one."""
+    return _once(("find", kind, name, root()), lambda: _find(kind, name))
+
+
+def _find(kind: str, name: str) -> str:
     if _is_plain(name) and (folder(kind) / f"{name}.yaml").is_file():
         return name
     known: dict[str, str] = {}
-    for path in sorted(folder(kind).glob("*.yaml")):
+    for path, _ in _files(folder(kind)):
         known |= _called(path)
     if name in known:
         return known[name]
@@ -101,7 +134,7 @@ def file(kind: str, name: str) -> Path:
     path = folder(kind) / f"{found}.yaml"
     if path.is_file():
         return path
-    return next(other for other in sorted(folder(kind).glob("*.yaml")) if found in _profiles(other))
+    return next(other for other, _ in _files(folder(kind)) if found in _profiles(other))
 
 
 def document(kind: str, name: str) -> Document:
@@ -119,7 +152,7 @@ def document(kind: str, name: str) -> Document:
 
 def calibrations(gpu: str) -> dict[str, CalibrationSpec]:
     """Return the calibrations of the kernels of a GPU, by family."""
-    found = (get("calibrations", path.stem) for path in sorted(folder("calibrations").glob(f"{gpu}-*.yaml")))
+    found = (get("calibrations", path.stem) for path, _ in _files(folder("calibrations")) if path.match(f"{gpu}-*"))
     return {one.family: one for one in found if one.gpu == gpu and one.family in KERNEL_FAMILIES}
 
 
@@ -222,11 +255,15 @@ def get(kind: str, name: str) -> NamedSpec:
 
     A file is read again only when it, or one that it may take values from, has changed.
     """
+    return _once(("get", kind, name, root()), lambda: _get(kind, name))
+
+
+def _get(kind: str, name: str) -> NamedSpec:
     found = find(kind, name)
-    sources = sorted(folder(kind).glob("*.yaml")) if kind in INHERITING else [file(kind, found)]
+    stamp = _stamp(folder(kind)) if kind in INHERITING else (_changed(file(kind, found)),)
     if kind in ("gpus", *LINKED):
-        sources += sorted(folder("calibrations").glob("*.yaml"))
-    return _read(kind, found, root(), tuple(_changed(path) for path in sources))
+        stamp += _stamp(folder("calibrations"))
+    return _read(kind, found, root(), stamp)
 
 
 @lru_cache(maxsize=2048)
@@ -248,6 +285,25 @@ def _changed(path: Path) -> int:
         return path.stat().st_mtime_ns
     except OSError:
         return 0
+
+
+def _stamp(where: Path) -> tuple[int, ...]:
+    """When each spec of a folder was written."""
+    return _once(("stamp", where), lambda: tuple(changed for _, changed in _files(where)))
+
+
+def _files(where: Path) -> tuple[tuple[Path, int], ...]:
+    """Files of the specs in a folder, sorted, and when each was written."""
+    return _once(("files", where), lambda: _list(where))
+
+
+def _list(where: Path) -> tuple[tuple[Path, int], ...]:
+    try:
+        with os.scandir(where) as entries:
+            found = sorted((entry.name, entry.stat().st_mtime_ns) for entry in entries if entry.name.endswith(".yaml"))
+    except OSError:
+        return ()
+    return tuple((where / name, changed) for name, changed in found)
 
 
 @lru_cache(maxsize=4096)

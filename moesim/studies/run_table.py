@@ -17,12 +17,12 @@ import numpy as np
 
 from moesim.base.errors import SpecError
 from moesim.base.units import format_quantity
-from moesim.cost.blocks import price_blocks
-from moesim.cost.memory import rank_memory
-from moesim.evaluator import evaluate
+from moesim.cost.memory import plan_memory
+from moesim.evaluator import evaluate, peak_columns
 from moesim.problem import Problem, resolve
 from moesim.spec.load import scenario_from_data
 from moesim.spec.lookup import hardware_for, software_for
+from moesim.workload.strategy import Strategy
 
 Row = Mapping[str, str]
 
@@ -252,22 +252,28 @@ def _fitting(problem: Problem) -> tuple[Problem, tuple[str, ...]]:
     """Where the default recomputation of an unprinted field does not fit, the cheapest that does."""
     if "strategy.recompute" not in problem.assumed:
         return problem, ()
-    if evaluate(problem, [problem.strategy]).fits[0]:
+    if _fits(problem, problem.strategy):
         return problem, ()
     strategies = [problem.strategy.replace(recompute=names) for names in RECOMPUTES]
-    evaluation = evaluate(problem, strategies)
-    if not evaluation.fits.any():
+    strategies = [strategy for strategy in strategies if _fits(problem, strategy)]
+    if not strategies:
         return problem, ()
-    best = int(np.argmin(np.where(evaluation.fits, evaluation.step_time_s, np.inf)))
-    return problem.with_changes({"recompute": list(strategies[best].recompute)}), ("strategy.recompute",)
+    best = strategies[int(np.argmin(evaluate(problem, strategies).step_time_s))]
+    return problem.with_changes({"recompute": list(best.recompute)}), ("strategy.recompute",)
+
+
+def _fits(problem: Problem, strategy: Strategy) -> bool:
+    """Whether a strategy is legal and its peak within the capacity."""
+    return not problem.check(strategy) and bool(
+        peak_columns(problem.plan(strategy)) <= problem.machine.gpu.memory_capacity
+    )
 
 
 def _state_bytes(problem: Problem) -> float:
     """Weights, gradients and optimizer state of the fullest pipeline rank. [B]"""
-    plan = problem.plan()
     return max(
         sum(float(rank.classes[name]) for name in ("weights", "gradients", "optimizer"))
-        for rank in rank_memory(plan, price_blocks(plan))
+        for rank in plan_memory(problem.plan())
     )
 
 

@@ -115,12 +115,28 @@ def validated(
     budget
         Whether to say what each error may come from.
     """
-    rows, priced = list(table_rows(path, models)), partial(row_of, changes=changes, budget=budget)
+    rows = list(table_rows(path, models))
+    shares = [rows[first : first + SHARE] for first in range(0, len(rows), SHARE)]
+    priced = partial(rows_of, changes=changes, budget=budget)
     if jobs <= 1:
-        yield from map(priced, rows)
+        for share in shares:
+            yield from priced(share)
         return
     with ProcessPoolExecutor(jobs) as pool:
-        yield from pool.map(priced, rows, chunksize=4)
+        for found in pool.map(priced, shares):
+            yield from found
+
+
+SHARE = 8
+"""Rows that a process takes at a time."""
+
+
+def rows_of(
+    printed: Sequence[Mapping[str, str]], changes: Mapping[str, Any] | None = None, budget: bool = False
+) -> list[Row]:
+    """Rows with their estimates; files of the library are looked at once for all of them."""
+    with library.unchanging():
+        return [row_of(one, changes, budget) for one in printed]
 
 
 def row_of(printed: Mapping[str, str], changes: Mapping[str, Any] | None = None, budget: bool = False) -> Row:

@@ -24,7 +24,6 @@ class Level(NamedTuple):
     tasks: slice
     lane_pred: IntArray
     preds: tuple[tuple[IntArray, IntArray], ...]
-    duration_row: IntArray
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,7 +90,6 @@ class Graph:
                 level,
                 preds[0, level],
                 tuple((preds[j, level], delay_rows[j, level]) for j in range(1, width + 1)),
-                self.duration_row[level],
             )
             for level, width in zip(self.levels, widths, strict=True)
         )

@@ -7,6 +7,7 @@ has the bits of the scalar run, since both are the same additions and maxima.
 from __future__ import annotations
 
 import math
+import threading
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,11 +48,11 @@ class Run:
         column: Any = (slice(None), *index)
         return Run(self.graph, self.start[column], self.end[column], self.delays[column])
 
-    def arrivals(self, task: int) -> FloatArray:
-        """When the things that a task waits for are there, column by column of `Graph.preds`; 0 for none. (k) [s]."""
-        preds = self.graph.preds[task]
-        ends = np.where(preds < self.graph.num_tasks, self.end[np.minimum(preds, task)], 0.0)
-        return np.asarray(ends + self.delays[self.graph.delay_row[task]])
+    def arrivals(self, tasks: Any) -> FloatArray:
+        """When the things that tasks of a scalar run wait for are there, by column of `Graph.preds`; 0 for none. (n, k) [s]."""
+        preds, last = self.graph.preds[tasks], self.graph.num_tasks - 1
+        ends = np.where(preds <= last, self.end[np.minimum(preds, last)], 0.0)
+        return np.asarray(ends + self.delays[self.graph.delay_row[tasks]])
 
 
 def run(graph: Graph, durations: ArrayLike, delays: ArrayLike | None = None) -> Run:
@@ -72,6 +73,71 @@ def run(graph: Graph, durations: ArrayLike, delays: ArrayLike | None = None) -> 
     -----
     Batches of about 1,000 columns stay in cache; larger ones are better run in pieces.
     """
+    times, waits, batch = _checked(graph, durations, delays)
+    end = np.empty((graph.num_tasks + 1, times.shape[1]))
+    start = np.empty_like(end[:-1])
+    _fill(graph, times, waits, end, start)
+    shape = (graph.num_tasks, *batch)
+    if delays is None:
+        waits = np.zeros((int(graph.delay_row.max(initial=0)) + 1, *batch))
+    return Run(graph, start.reshape(shape), end[:-1].reshape(shape), waits.reshape(len(waits), *batch))
+
+
+def run_columns(graph: Graph, durations: ArrayLike, delays: ArrayLike | None = None) -> tuple[FloatArray, Run]:
+    """End of the last task in every column of a batch (*batch) [s], and the run of the first column alone.
+
+    Columns that are alike are run once, in memory that was used before.
+
+    Parameters
+    ----------
+    graph, durations, delays
+        As in `run`.
+    """
+    times, waits, batch = _checked(graph, durations, delays)
+    kinds, column = _distinct(np.concatenate([times, waits]))
+    longest = np.empty(len(kinds))
+    start, end = np.empty(graph.num_tasks), np.empty(graph.num_tasks)
+    piece = max(_CELLS // (graph.num_tasks + 1), 16)
+    for low in range(0, len(kinds), piece):
+        chosen = kinds[low : low + piece]
+        ends = _scratch(graph.num_tasks + 1, len(chosen))
+        _fill(graph, times[:, chosen], waits[:, chosen], ends, start if low == 0 else None)
+        if low == 0:
+            end[:] = ends[:-1, 0]
+        longest[low : low + piece] = ends[:-1].max(axis=0, initial=0.0)
+    if delays is None:
+        waits = np.zeros((int(graph.delay_row.max(initial=0)) + 1, 1))
+    return longest[column].reshape(batch), Run(graph, start, end, waits[:, 0])
+
+
+_CELLS = 2**22
+"""Ends that are worked out at a time."""
+_memory = threading.local()
+
+
+def _scratch(rows: int, columns: int) -> FloatArray:
+    """Memory for the ends of one batch; the pages that the last one touched are used again."""
+    held: FloatArray | None = getattr(_memory, "cells", None)
+    if held is None or held.size < rows * columns:
+        held = _memory.cells = np.empty(rows * columns)
+    return held[: rows * columns].reshape(rows, columns)
+
+
+def _distinct(columns: FloatArray) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """One of each kind of column, and for each column the place of its like among them."""
+    kinds: dict[bytes, int] = {}
+    column = np.array(
+        [kinds.setdefault(one.tobytes(), len(kinds)) for one in np.ascontiguousarray(columns.T)], np.int64
+    )
+    first = np.empty(len(kinds), np.int64)
+    first[column[::-1]] = np.arange(len(column))[::-1]
+    return first, column
+
+
+def _checked(
+    graph: Graph, durations: ArrayLike, delays: ArrayLike | None
+) -> tuple[FloatArray, FloatArray, tuple[int, ...]]:
+    """Durations and delays over the same columns, with the batch as one axis, and the shape of the batch."""
     times = np.asarray(durations, dtype=np.float64)
     waits = np.zeros(1) if delays is None else np.asarray(delays, dtype=np.float64)
     if waits[0].any():
@@ -81,21 +147,28 @@ def run(graph: Graph, durations: ArrayLike, delays: ArrayLike | None = None) -> 
     if delays is not None and len(waits) <= graph.delay_row.max(initial=0):
         raise ValueError(f"the graph needs {graph.delay_row.max() + 1} rows of delays, not {len(waits)}")
     batch = np.broadcast_shapes(times.shape[1:], waits.shape[1:])
-    times, waits = _columns(times, batch), _columns(waits, batch)
-    end = np.zeros((graph.num_tasks + 1, times.shape[1]))
-    start = np.empty_like(end[:-1])
-    for tasks, lane_pred, preds, duration_row in graph.plan:
-        ready = end.take(lane_pred, axis=0, out=start[tasks], mode="clip")
+    return _columns(times, batch), _columns(waits, batch), batch
+
+
+def _fill(graph: Graph, times: FloatArray, waits: FloatArray, end: FloatArray, start: FloatArray | None = None) -> None:
+    """Ends of all tasks, a column a run, and behind them a row of zeros for "none".
+
+    `start`, where it is wanted: of all columns, or of the first one. (n, columns) or (n,)
+    """
+    times.take(graph.duration_row, axis=0, out=end[:-1], mode="clip")
+    end[-1] = 0.0
+    delayed = bool(waits.any())
+    for tasks, lane_pred, preds in graph.plan:
+        ready = end.take(lane_pred, 0, None, "clip")
         for pred, delay_row in preds:
-            arrival = end.take(pred, axis=0)
-            if delays is not None:
-                arrival += waits.take(delay_row, axis=0)
+            arrival = end.take(pred, 0, None, "clip")
+            if delayed:
+                arrival += waits.take(delay_row, 0, None, "clip")
             np.maximum(ready, arrival, out=ready)
-        np.add(ready, times.take(duration_row, axis=0), out=end[tasks])
-    shape = (graph.num_tasks, *batch)
-    if delays is None:
-        waits = np.zeros((int(graph.delay_row.max(initial=0)) + 1, *batch))
-    return Run(graph, start.reshape(shape), end[:-1].reshape(shape), waits.reshape(len(waits), *batch))
+        if start is not None:
+            start[tasks] = ready if start.ndim > 1 else ready[:, 0]
+        ends = end[tasks]
+        ends += ready
 
 
 def _columns(rows: FloatArray, batch: tuple[int, ...]) -> FloatArray:
@@ -113,14 +186,13 @@ def critical_path(run: Run) -> list[int]:
     graph = run.graph
     if not graph.num_tasks:
         return []
+    binding = (run.arrivals(slice(None)) == run.start[:, None]) & (graph.preds < graph.num_tasks)
+    lowest = np.where(binding, graph.preds, graph.num_tasks).min(axis=1)
+    before = np.where(binding[:, 0], graph.preds[:, 0], lowest).tolist()
     path = [int(np.argmax(run.end))]
-    while True:
-        task = path[-1]
-        binding = np.flatnonzero((run.arrivals(task) == run.start[task]) & (graph.preds[task] < graph.num_tasks))
-        if not binding.size:
-            return path[::-1]
-        preds = graph.preds[task, binding]
-        path.append(int(preds[0] if binding[0] == 0 else preds.min()))
+    while before[path[-1]] < graph.num_tasks:
+        path.append(before[path[-1]])
+    return path[::-1]
 
 
 @dataclass(frozen=True)
@@ -149,17 +221,14 @@ def lane_gaps(run: Run, lane: int) -> list[Gap]:
     graph = run.graph
     tasks = graph.tasks_of(lane)
     free = np.append(0.0, run.end[tasks[:-1]]) if tasks.size else np.empty(0)
-    gaps = []
-    for place in np.flatnonzero(run.start[tasks] > free):
-        task = int(tasks[place])
-        column = int(np.argmax(run.arrivals(task)))
-        gaps.append(
-            Gap(
-                start_s=float(free[place]),
-                end_s=float(run.start[task]),
-                task=task,
-                pred=int(graph.preds[task, column]),
-                delay_s=float(run.delays[graph.delay_row[task, column]]),
-            )
-        )
-    return gaps
+    late = np.flatnonzero(run.start[tasks] > free)
+    waiting = tasks[late]
+    last = np.argmax(run.arrivals(waiting), axis=1) if late.size else late
+    columns = (
+        free[late],
+        run.start[waiting],
+        waiting,
+        graph.preds[waiting, last],
+        run.delays[graph.delay_row[waiting, last]],
+    )
+    return [Gap(*row) for row in zip(*(column.tolist() for column in columns), strict=True)]

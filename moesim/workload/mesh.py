@@ -5,6 +5,7 @@ pipeline outermost (Megatron-Core "parallel folding", order ``tp-cp-ep-dp-pp``).
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -55,7 +56,16 @@ class Mesh:
 
     def size(self, axis: str) -> Numeric:
         """Ranks in one group of the axis; ``dp-cp`` is the group over which dense gradients are reduced. [-]"""
-        sizes = {
+        return self._sizes[axis]
+
+    def stride(self, axis: str) -> Numeric:
+        """Distance in global ranks between neighbours of a group of the axis. [-]"""
+        return self._strides[axis]
+
+    @cached_property
+    def _sizes(self) -> dict[str, Numeric]:
+        dense, routed = self._shard("dp-cp"), self._shard("edp")
+        return {
             "tp": self.tp,
             "cp": self.cp,
             "dp": self.dp,
@@ -64,31 +74,29 @@ class Mesh:
             "etp": self.etp,
             "ep": self.ep,
             "edp": self.edp,
-            "dense-shard": self._shard("dp-cp"),
-            "routed-shard": self._shard("edp"),
+            "dense-shard": dense,
+            "routed-shard": routed,
+            "dense-replica": self.dp * self.cp / dense,
+            "routed-replica": self.edp / routed,
         }
-        if axis in ("dense-replica", "routed-replica"):
-            whole = "dp-cp" if axis == "dense-replica" else "edp"
-            return sizes[whole] / self._shard(whole)
-        return sizes[axis]
 
-    def stride(self, axis: str) -> Numeric:
-        """Distance in global ranks between neighbours of a group of the axis. [-]"""
-        strides = {
+    @cached_property
+    def _strides(self) -> dict[str, Numeric]:
+        dense, routed = self.tp, self.etp * self.ep
+        return {
             "tp": 1.0,
             "cp": self.tp,
             "dp": self.tp * self.cp,
-            "dp-cp": self.tp,
+            "dp-cp": dense,
             "pp": self.tp * self.cp * self.dp,
             "etp": 1.0,
             "ep": self.etp,
-            "edp": self.etp * self.ep,
+            "edp": routed,
+            "dense-shard": dense,
+            "routed-shard": routed,
+            "dense-replica": dense * self._shard("dp-cp"),
+            "routed-replica": routed * self._shard("edp"),
         }
-        strides["dense-shard"], strides["routed-shard"] = strides["dp-cp"], strides["edp"]
-        if axis in ("dense-replica", "routed-replica"):
-            whole = "dp-cp" if axis == "dense-replica" else "edp"
-            return strides[whole] * self._shard(whole)
-        return strides[axis]
 
     def _shard(self, axis: str) -> Numeric:
         """Ranks over which the replicas of an axis split their state. [-]"""
