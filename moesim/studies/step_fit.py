@@ -155,13 +155,14 @@ def fit_family(name: str, runs: list[FitRun], apply: Callable[..., Iterable[Any]
     folds = [found.folds[one.group] for one in runs]
     times = list(apply(_one_step, [one.run for one in runs], folds))
     found.after = np.log(np.array(times) / measured)
-    found.kept = bool(_loss(found.after) < _loss(found.before))
+    found.kept = is_better(found.after, found.before)
     return found
 
 
-def _loss(log_errors: Floats) -> float:
-    """Mean size of the logarithm of predicted over measured: what decides whether factors are kept."""
-    return float(np.mean(np.abs(log_errors)))
+def is_better(after: Floats, before: Floats) -> bool:
+    """Whether cross-validated errors are smaller than those with the sources, in their mean and no larger in their median."""
+    mean, median = ([float(what(np.abs(errors))) for errors in (after, before)] for what in (np.mean, np.median))
+    return mean[0] < mean[1] and median[0] <= median[1]
 
 
 def _linear(
@@ -297,4 +298,4 @@ def _scores(
         chosen = np.ones(len(kinds), bool) if kind == "all" else kinds == kind
         predicted = np.exp(errors[chosen])
         low, high = predicted * np.exp(-half[chosen]), predicted * np.exp(half[chosen])
-        yield f"{kind}, as shipped", score(predicted, np.ones(len(predicted)), low, high)
+        yield f"{kind}, as used", score(predicted, np.ones(len(predicted)), low, high)

@@ -20,13 +20,13 @@ family: steps
 source: own.csv
 command: moesim calibrate runs --runs own.csv
 constants:
-  megatron.host.framework_per_kernel: 2
-  megatron.sustained.tensor: 0.9
+  megatron-core.host.framework_per_kernel: 2
+  megatron-core.sustained.tensor: 0.9
   llm-foundry.sustained.tensor: 0.5
 rows: {read: 40, used: 30}
 residuals:
   all: {count: 30, q05: -0.32898, q50: 0.0, q95: 0.32898}
-  megatron-moe: {count: 20, q05: -0.16449, q50: 0.0, q95: 0.16449}
+  megatron-core-moe: {count: 20, q05: -0.16449, q50: 0.0, q95: 0.16449}
   field-overlap_tp: {count: 20, q05: -0.016449, q50: 0.0, q95: 0.016449}
 """
 
@@ -86,7 +86,11 @@ def test_a_step_is_known_as_well_as_others_of_its_kind(own):
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
-        ("megatron.sustained.tensor", "megatron.sustained.tensors", "did you mean 'megatron.sustained.tensor'"),
+        (
+            "megatron-core.sustained.tensor",
+            "megatron-core.sustained.tensors",
+            "did you mean 'megatron-core.sustained.tensor'",
+        ),
         ("tensor: 0.9", "tensor: -1", "out of range"),
         ("gpu: software", "gpu: megatron-core", "a calibration of steps is one of 'software'"),
     ],

@@ -16,7 +16,7 @@ from moesim.spec.validation import validate
 from moesim.spec.yaml_file import read_document
 from moesim.studies.step_factors import at_factors, judged, step_times_at
 from moesim.studies.step_fields import field_variance
-from moesim.studies.step_fit import fit_runs, measured_runs
+from moesim.studies.step_fit import fit_runs, is_better, measured_runs
 from moesim.studies.validate import row_of
 
 TABLE = Path(__file__).with_name("runs.csv")
@@ -107,10 +107,10 @@ def test_a_fit_finds_the_host_and_says_what_it_saw(overlay):
     _, path = overlay
     one = validate(CalibrationSpec, read_document(path))
     steps.check(one)
-    assert float(one.constants[f"megatron.{HOST}"]) > 1.6  # launches per layer share what is missing
+    assert float(one.constants[f"megatron-core.{HOST}"]) > 1.6  # launches per layer share what is missing
     assert one.rows == {"read": 12, "used": 12, "groups": 4}
     assert len(one.folds) == 4
-    assert one.scores["megatron, cross-validated"].median < one.scores["megatron, as sourced"].median
+    assert one.scores["megatron-core, cross-validated"].median < one.scores["megatron-core, as sourced"].median
     assert sorted(run for fold in one.folds.values() for run in fold.runs) == sorted(
         f"{model}-{batch}" for model in MODELS for batch in BATCHES
     )
@@ -126,6 +126,14 @@ def test_a_run_is_judged_by_a_fit_that_has_not_seen_it(overlay):
     one = validate(CalibrationSpec, read_document(path))
     fold = next(fold for fold in one.folds.values() if row["run_id"] in fold.runs)
     problem = problem_of(row, table.parent).with_changes({"calibrations": str(path)})
-    factors = {name.removeprefix("megatron."): value for name, value in fold.constants.items()}
+    factors = {name.removeprefix("megatron-core."): value for name, value in fold.constants.items()}
     assert seen.predicted_step_time_s == pytest.approx(step_times_at(problem, [factors])[0])
     assert judged(problem, "another") is problem
+
+
+@pytest.mark.parametrize(
+    ("after", "better"),
+    [([0.1, -0.1, 0.1], True), ([0.2, -0.2, 0.2], True), ([0.25, -0.25, 0.0], False), ([0.1, 0.1, 0.9], False)],
+)
+def test_factors_are_kept_where_mean_and_median_agree(after, better):
+    assert is_better(np.array(after), np.array([0.2, -0.2, 0.3])) is better
