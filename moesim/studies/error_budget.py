@@ -71,7 +71,7 @@ def group_of(name: str) -> str | None:
         return None
     if name.startswith(FIELD):
         return "skew" if name.removeprefix(FIELD) in SKEW_FIELDS else "unknown fields"
-    if "power" in name or "clock" in name:
+    if any(word in name for word in ("power", "energy", "clock")):
         return "power"
     if "host" in name or "launch" in name:
         return "host"
