@@ -40,6 +40,8 @@ accuracy: $(VENV)/.stamp-measurements
 	$(BIN)/python docs/make_accuracy_kernels.py
 	$(if $(COLLECTIVES),$(BIN)/python docs/make_accuracy_collectives.py $(COLLECTIVES))
 	$(BIN)/python docs/make_accuracy_fabrics.py
+	$(BIN)/python docs/make_accuracy_targets.py
+	$(BIN)/python docs/make_accuracy_ablations.py
 	$(BIN)/python docs/make_accuracy.py
 
 $(VENV)/.stamp-measurements: pyproject.toml | $(VENV)/bin/python

@@ -17,7 +17,10 @@ PROBLEMS = (
     ("olmo-8l-32e", "hgx-b300:2", {"ep": 8, "micro_batch": 2, "sequence_length": 4096, "global_batch": 128}),
     ("moonlight-16b-a3b", "hgx-h100:4", {"ep": 8, "sequence_length": 4096, "global_batch": 128}),
     ("llama3-8b", "hgx-h100:2", {"tp": 2, "sequence_length": 4096, "global_batch": 64}),
+    ("deepseek-v3-l4", "hgx-h200:2", {"ep": 16, "sequence_length": 2048, "global_batch": 64}),
+    ("gpt-oss-120b", "gb200-nvl72:1", {"ep": 8, "sequence_length": 8192, "global_batch": 144}),
 )
+"""Models of several attentions, with shared experts, MTP and biases, on domains of 8 and 72 GPUs."""
 SOFTWARE = ("megatron-core", "olmo-core", "torchtitan")
 
 

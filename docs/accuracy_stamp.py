@@ -1,4 +1,4 @@
-"""Hash of what the held-out tables of docs/accuracy.md follow from: ``python docs/accuracy_stamp.py`` prints it."""
+"""Hash of what the tables of docs/accuracy.md and its pages follow from: ``python docs/accuracy_stamp.py`` prints it."""
 
 from __future__ import annotations
 
@@ -21,12 +21,14 @@ PATTERNS = (
     "tests/published/*_held_out.csv",
 )
 """Overlays, what may be fitted to steps, forms of prices, published runs, and extracts of measurements."""
+ABLATIONS = (*PATTERNS, "scenarios/tables/*.csv", "moesim/studies/ablation*.py")
+"""The same, the tables of published runs and pairs, and how pairs are scored."""
 
 
-def stamp() -> str:
+def stamp(patterns: tuple[str, ...] = PATTERNS) -> str:
     """Hash of the files, names included."""
     found = hashlib.sha256()
-    for path in sorted(path for pattern in PATTERNS for path in ROOT.glob(pattern)):
+    for path in sorted(path for pattern in patterns for path in ROOT.glob(pattern)):
         found.update(str(path.relative_to(ROOT)).encode() + b"\0" + path.read_bytes())
     return found.hexdigest()[:16]
 

@@ -15,6 +15,7 @@ from moesim.cost.expert_gemms import expert_gemms
 from moesim.cost.transports import transports
 from moesim.expert_rules import EXPERT_RULES
 from moesim.overlap_rules import OVERLAP_RULES
+from moesim.rule_sources import RULE_SOURCES
 from moesim.rules import RULES, Candidate
 from moesim.rules_of_state import STATE_RULES
 from moesim.timeline.schedules import FILE_SUFFIX, find_schedule, schedules
@@ -82,7 +83,9 @@ def violations(candidate: Candidate) -> list[Broken]:
             broken.add(rule.name)
             field, legal = rule.legal(candidate)
             fields = (field, *(other for other in rule.fields if other != field))
-            found.append(Broken(fields, Violation(rule.name, rule.message(candidate), legal)))
+            found.append(
+                Broken(fields, Violation(rule.name, rule.message(candidate), legal, RULE_SOURCES.get(rule.name, "")))
+            )
     if not found:  # what follows divides the batch and the layers
         strategy = candidate.strategy
         schedule = find_schedule(strategy.schedule)

@@ -28,25 +28,28 @@ GRADE_OF_KIND = {
 }
 
 
-def breakdown(times: StepTimes, run: Run) -> dict[str, float]:
-    """Seconds of the step by category, along the rank that finishes last. They add up to the step.
+def breakdown(times: StepTimes, run: Run, rank: int | None = None) -> dict[str, float]:
+    """Seconds of the step by category, along one rank, the last to finish unless told. They add up to the step.
 
     The walk stays on that rank: what it does counts in its category, what it waits for from other ranks is the
     bubble, or ``pp`` as far as the data was already on its way, or ``dp`` where its own data-parallel communication
     holds it up.
     """
     seconds = dict.fromkeys(BREAKDOWN, 0.0)
-    for segment in walk_rank(times.graph, run, last_rank(times.graph, run)):
+    known = {*BREAKDOWN, *EXTRA}
+    parts: dict[int, list[tuple[str, float]]] = {}
+    for segment in walk_rank(times.graph, run, last_rank(times.graph, run) if rank is None else rank):
         if segment.kind == "idle":
             seconds["bubble"] += segment.seconds
         elif segment.kind == "transfer":
             seconds["pp"] += segment.seconds
         elif segment.kind == "nic":
             seconds["dp"] += segment.seconds
-        else:
-            parts = times.categories(segment.row) if segment.row is not None else {}
-            for name, value in parts.items():
-                key = name if name in seconds or name in EXTRA else "other"
+        elif segment.row is not None:
+            if segment.row not in parts:
+                found = times.categories(segment.row)
+                parts[segment.row] = [(name if name in known else "other", value) for name, value in found.items()]
+            for key, value in parts[segment.row]:
                 seconds[key] = seconds.get(key, 0.0) + value
     return seconds
 

@@ -1,4 +1,4 @@
-"""docs/accuracy.md and docs/accuracy_budget.md are of the calibrations, forms and runs that lie here."""
+"""The pages of runs, of pairs and of the error budget are of the calibrations, forms, extracts and tables that lie here."""
 
 import re
 import runpy
@@ -11,15 +11,18 @@ from moesim.problem import load
 from moesim.studies.step_factors import judged
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = ("accuracy.md", "accuracy_budget.md")
 
 
-@pytest.mark.parametrize("page", PAGES)
-def test_the_page_is_not_stale(page):
-    stamp = runpy.run_path(str(ROOT / "docs" / "accuracy_stamp.py"))["stamp"]()
+@pytest.mark.parametrize(
+    ("page", "patterns"),
+    [("accuracy.md", "PATTERNS"), ("accuracy_budget.md", "PATTERNS"), ("accuracy_ablations.md", "ABLATIONS")],
+)
+def test_the_page_is_not_stale(page, patterns):
+    module = runpy.run_path(str(ROOT / "docs" / "accuracy_stamp.py"))
     written = re.search(r"`stamp ([0-9a-f]{16})`", (ROOT / "docs" / page).read_text(encoding="utf-8"))
     assert written is not None
-    assert written[1] == stamp, "overlays, prices or extracts have changed since: run `make accuracy`"
+    now = module["stamp"](module[patterns])
+    assert written[1] == now, "overlays, prices, extracts or tables have changed since: run `make accuracy`"
 
 
 @pytest.mark.parametrize("name", ["mb26.06-002", "zoo-002", "mpt-019", "kor-001", "olmo-p10"])

@@ -7,6 +7,8 @@ import pytest
 
 from moesim.constraints import ALL_RULES, CHOICES, legal_mask
 from moesim.problem import Problem
+from moesim.rule_sources import ARITHMETIC, RULE_SOURCES, SCOPE
+from moesim.spec.check import sources
 from moesim.workload.strategy import DEGREES, FIELDS, Strategy
 
 LEGAL_OF = {rule.name: rule for rule in ALL_RULES}
@@ -232,3 +234,8 @@ def test_the_rules_that_a_rule_needs_come_before_it():
 def test_the_shape_of_a_strategy_is_that_of_its_degrees():
     assert Strategy().shape == ()
     assert Strategy(tp=np.array([1.0, 2.0]), ep=np.array([4.0, 8.0])).shape == (2,)
+
+
+def test_every_rule_of_the_core_has_a_source():
+    assert set(RULE_SOURCES) == {rule.name for rule in ALL_RULES}
+    assert set(RULE_SOURCES.values()) - {ARITHMETIC, SCOPE} <= set(sources())

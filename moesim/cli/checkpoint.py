@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from moesim.studies.checkpoint import CheckpointAnswer, Shrunk
+    from moesim.studies.resharding import Resharded
 
 HELP = """Say how large a checkpoint is, how long a save takes, how often to save, and the goodput that failures leave.
 
@@ -51,6 +52,12 @@ def command(
     lose: Annotated[
         int | None, typer.Option("--lose", min=1, metavar="NODES", help="Go on with so many fewer.")
     ] = None,
+    onto: Annotated[
+        list[str] | None, typer.Option("--onto", metavar="PATH=VALUE", help="Load it on a layout changed so, as --set.")
+    ] = None,
+    form: Annotated[
+        str, typer.Option("--format", help="How it is written: logical, layout-bound or gathered.")
+    ] = "logical",
     as_json: grammar.JsonOption = False,
     output: grammar.OutputOption = None,
 ) -> None:
@@ -58,10 +65,14 @@ def command(
     times = {"--interval": interval, "--mtbf-gpu": mtbf_gpu, "--mtbf-node": mtbf_node, "--restart": restart}
     given = {name: _positive(name, text, "time") for name, text in (times | {"--timeout": timeout}).items()}
     bandwidth = _positive("--save-bw", save_bw, "bandwidth")
+    layout = grammar.assignments(onto, "--onto")
+    if form != "logical" and not layout:
+        raise SpecError.single("--format", "", "says how a checkpoint loads elsewhere", "give --onto as well")
     grammar.writable(output=output)
     problem = grammar.changed_problem(scenario, model, cluster, changes)
 
     from moesim.studies import checkpoint as study
+    from moesim.studies import resharding
 
     plan = study.Plan(
         storage,
@@ -77,8 +88,13 @@ def command(
     )
     found = study.checkpoint(problem, plan)
     smaller = study.shrunk(problem, lose, contents) if lose else None
+    moved = resharding.reshard(problem, layout, storage, contents, form) if layout else None
     plain = found.to_dict() | ({"shrunk": smaller.to_dict()} if smaller else {})
-    grammar.deliver(plain, _table(found, study.CONTENTS[contents][1], smaller), as_json, output)
+    plain |= {"resharded": moved.to_dict()} if moved else {}
+    table = _table(found, study.CONTENTS[contents][1], smaller)
+    for row in _moved(moved) if moved else ():
+        table.add_row(*row)
+    grammar.deliver(plain, table, as_json, output)
 
 
 def _positive(option: str, text: str | None, dimension: str) -> float | None:
@@ -105,6 +121,21 @@ def _steps(found: CheckpointAnswer) -> str:
     if found.step_time_s is None:
         return "   (the strategy is not legal, so the step is not known: moesim estimate says why)"
     return f", {found.interval_steps:,} steps of {duration(found.step_time_s)}"
+
+
+def _moved(moved: Resharded) -> list[tuple[str, str]]:
+    if moved.refused:
+        return [("on that layout", f"not with this strategy: {'; '.join(moved.refused)}")]
+    size, largest = (format_quantity(value, "bytes") for value in (moved.read_bytes, moved.read_bytes_per_gpu))
+    differs = f" ({', '.join(moved.differs)} differ)" if moved.differs else " (as it was written)"
+    how = "read as it is" if moved.direct else f"converted first, {duration(moved.conversion_s)}"
+    files = "one file" if moved.files_per_rank == 1 else f"{moved.files_per_rank} files"
+    parts = f"{size} in all, {largest} of {files} by one GPU"
+    staged = format_quantity(moved.host_bytes, "bytes")
+    return [
+        ("on that layout", f"{moved.format}: {how}{differs}"),
+        ("load there", f"{duration(moved.total_s)}: {parts}; {staged} in the memory of a host"),
+    ]
 
 
 def _table(found: CheckpointAnswer, contents: str, smaller: Shrunk | None) -> Table:

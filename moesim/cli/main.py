@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 from typer.exceptions import TyperException
 
+import moesim.cli.budget as budget
 import moesim.cli.calibrate_collectives as calibrate_collectives
 import moesim.cli.calibrate_kernels as calibrate_kernels
 import moesim.cli.calibrate_runs as calibrate_runs
@@ -21,10 +22,14 @@ import moesim.cli.diagnose as diagnose
 import moesim.cli.estimate as estimate
 import moesim.cli.explain as explain
 import moesim.cli.fabric as fabric
+import moesim.cli.importing as importing
 import moesim.cli.kernel as kernel
+import moesim.cli.memory_studies as memory_studies
 import moesim.cli.place as place
 import moesim.cli.roofline as roofline
+import moesim.cli.scale as scale
 import moesim.cli.schedule as schedule
+import moesim.cli.sensitivity as sensitivity
 import moesim.cli.specs as specs
 import moesim.cli.validate as validate
 from moesim.base.errors import SpecError
@@ -38,14 +43,19 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command("estimate", help=estimate.HELP)(estimate.command)
+app.command("budget", help=budget.HELP)(budget.command)
 app.command("compare", help=compare.HELP)(compare.command)
 app.command("check", help=check.HELP)(check.command)
 app.command("checkpoint", help=checkpoint.HELP)(checkpoint.command)
 app.command("diagnose", help=diagnose.HELP)(diagnose.command)
 app.command("explain", help=explain.HELP)(explain.command)
 app.add_typer(fabric.app, name="fabric")
+app.command("max-seq", help=memory_studies.LONGEST_HELP)(memory_studies.longest)
 app.command("place", help=place.HELP)(place.command)
+app.command("recompute", help=memory_studies.RECOMPUTE_HELP)(memory_studies.recompute)
+app.command("scale", help=scale.HELP)(scale.command)
 app.command("schedule", help=schedule.HELP)(schedule.command)
+app.command("sensitivity", help=sensitivity.HELP)(sensitivity.command)
 app.command("specs", help=specs.HELP)(specs.command)
 app.command("validate", help=validate.HELP)(validate.command)
 app.command("roofline", help=roofline.HELP)(roofline.command)
@@ -53,6 +63,9 @@ app.command("collective", help=collective.HELP)(collective.command)
 kernel_app = typer.Typer(help=kernel.HELP, no_args_is_help=True, rich_markup_mode=None)
 kernel.register(kernel_app)
 app.add_typer(kernel_app, name="kernel")
+import_app = typer.Typer(help=importing.HELP, no_args_is_help=True, rich_markup_mode=None)
+importing.register(import_app)
+app.add_typer(import_app, name="import")
 calibrate_app = typer.Typer(help="Fit constants to measurements.", no_args_is_help=True, rich_markup_mode=None)
 calibrate_kernels.register(calibrate_app)
 calibrate_app.command("collectives", help=calibrate_collectives.HELP)(calibrate_collectives.command)

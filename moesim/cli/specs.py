@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from moesim.base.errors import Issue, SpecError, did_you_mean
-from moesim.base.files import write_atomically
 from moesim.base.registry import Registry
 from moesim.cli import grammar
 from moesim.spec import library
@@ -58,10 +56,6 @@ def command(
     kind: Annotated[str | None, typer.Argument(metavar="[KIND]", help="gpus, models, schedules, ...")] = None,
     name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="Show this one.")] = None,
     check: Annotated[bool, typer.Option("--check", help="Check every spec, scenario and source.")] = False,
-    config: Annotated[
-        Path | None,
-        typer.Option("--from", metavar="CONFIG", help="Turn a Hugging Face config.json into a model; with models."),
-    ] = None,
     as_json: grammar.JsonOption = False,
     output: grammar.OutputOption = None,
 ) -> None:
@@ -73,9 +67,6 @@ def command(
         counts = _check()
         shown = "all sound: " + ", ".join(f"{count} {word}" for word, count in counts.items())
         grammar.deliver({"sound": True, "counts": counts}, shown, as_json, output)
-        return
-    if config is not None:
-        _convert(kind, name, config, as_json, output)
         return
     if kind is None:
         listing = {word: _names(word) for word in kinds()}
@@ -127,23 +118,6 @@ def _check() -> dict[str, int]:
     if issues:
         raise SpecError(issues)
     return counts
-
-
-def _convert(kind: str | None, name: str | None, config: Path, as_json: bool, output: Path | None) -> None:
-    from moesim.spec.huggingface import model_data, yaml_text
-
-    if kind != "models":
-        raise SpecError.single(
-            "--from", "", "makes a model of a config.json", f"write moesim specs models --from {config}"
-        )
-    called = name or (output.stem if output is not None else None)
-    data = model_data(config, called)
-    if as_json or (output is not None and output.suffix == ".json"):
-        grammar.deliver(data, None, True, output)
-    elif output is not None:
-        write_atomically(output, yaml_text(data))
-    else:
-        typer.echo(yaml_text(data), nl=False)
 
 
 def _names(kind: str) -> list[str]:

@@ -7,6 +7,7 @@ from moesim.base.numeric import Numeric
 from moesim.cost.plan import Plan
 from moesim.cost.price import launch_time, launches, op_time
 from moesim.cost.stage import Ops, PricedOp
+from moesim.workload.accumulation import added_gradients
 from moesim.workload.adapting import adapted_block, frozen_block
 from moesim.workload.embedding import embedding_block, head_block, mtp_block
 from moesim.workload.gathering import sharded_block
@@ -132,11 +133,15 @@ def _priced(
     scale: Numeric = 1.0,
     layer: Layer | None = None,
 ) -> PricedBlock:
+    strategy = plan.strategy
     plain = frozenset(op.name for op in block.forward + block.backward)
     block, trained = _adapted(plan, block, params, layer)
+    slowdown = plan.machine.runtime.grad_add
+    if slowdown is not None and not plan.sharding.gradients:
+        halves = 2 if strategy.two_batch_overlap else 1
+        block = added_gradients(block, plan.state_types.grad, slowdown, halves, strategy.expert_waves)
     added = frozenset(op.name for op in block.forward + block.backward) - plain
     kept = recomputed(block, plan.recompute) if recompute and plan.recompute else block
-    strategy = plan.strategy
     split = sharded_block(
         kept,
         plan.gathered_bytes(params, trained),

@@ -28,7 +28,7 @@ from moesim.spec.hardware import GpuSpec, NicSpec, NodeSpec
 from moesim.spec.load import ScenarioSpecs
 from moesim.spec.own import COLLECTIVES
 from moesim.spec.own import of as own_of
-from moesim.spec.software import SoftwareSpec
+from moesim.spec.software import Flag, SoftwareSpec
 from moesim.spec.transport import TransportSpec
 from moesim.workload.setting import Fusion
 
@@ -37,7 +37,16 @@ SAME = 0.01
 
 
 def build_machine(specs: ScenarioSpecs) -> Machine:
-    """Return the numbers of a machine, with the provenance of each."""
+    """Return the numbers of a machine, with the provenance of each; one for all scenarios of the same specs."""
+    parts = (specs.gpu, specs.node, specs.nic, specs.fabric, specs.software)
+    if specs.scenario.overrides or specs.calibrations:
+        return _build(specs)
+    key = ("machine", specs.num_gpus, *map(id, parts))
+    _, machine = library.once(key, lambda: (parts, _build(specs)))  # the parts are kept, so that no other gets their id
+    return machine
+
+
+def _build(specs: ScenarioSpecs) -> Machine:
     gpu, node, nic, fabric, software = specs.gpu, specs.node, specs.nic, specs.fabric, specs.software
     used = {name: specs.transport(name) for name in library.names("transports")}
     provenance = dict(specs.provenance)
@@ -290,13 +299,31 @@ def build_runtime(software: SoftwareSpec) -> Runtime:
             cross_entropy=fused,
             logits_bytes=logits,
             compiled=runtime.compiled.value,
+            latent_value_views=bool(runtime.latent_value_views and runtime.latent_value_views.value),
+            operators=bool(runtime.operators and runtime.operators.value),
             attention=runtime.attention_kernel.value if runtime.attention_kernel else "fused",
-            weights_in_combine=bool(runtime.weights_in_combine and runtime.weights_in_combine.value),
+            weights_in_combine=_on(runtime.weights_in_combine),
+            bf16_expert_wgrad=_on(runtime.bf16_expert_wgrad),
         ),
         launches_per_moe_layer=runtime.launches_per_moe_layer.value,
         launches_per_dense_layer=runtime.launches_per_dense_layer.value,
         main_param_remainders=runtime.main_param_remainders.value,
         local_accumulation=runtime.grad_accumulation.value == "local",
+        grad_add=_grad_add(software),
+        whole_reduction=_on(runtime.whole_reduction),
         bf16_layers=int(runtime.bf16_layers.value),
         max_live_params=live.value if (live := software.constants.get("max_live_parameters")) else None,
     )
+
+
+def _on(flag: Flag | None) -> bool:
+    """A flag that a spec may leave out."""
+    return bool(flag and flag.value)
+
+
+def _grad_add(software: SoftwareSpec) -> float | None:
+    """Slowdown of the kernels that add gradients; None where the weight-gradient GEMM adds them. [-]"""
+    runtime = software.runtime
+    if runtime.grad_accumulation.value != "main-grad-add":
+        return None
+    return runtime.grad_add_slowdown.value if runtime.grad_add_slowdown else 1.0

@@ -174,7 +174,9 @@ class Runtime:
     ``launches_*``: kernels that the host launches for one layer, forward and backward, nothing recomputed; None keeps
     the count of the modelled operations. ``upcast_gradients``: the optimizer works on FP32 copies of lower gradients.
     ``main_param_remainders``: main weights hold only the bits that BF16 weights lack. ``local_accumulation``: gradients
-    of several micro-batches are added before they are reduced. ``bf16_layers``: layers at each end of the model that
+    of several micro-batches are added before they are reduced. ``grad_add``: gradients are added into their buffer by
+    kernels that take so many times longer than plain ones; None where the GEMM adds them. ``whole_reduction``: gradients
+    of a sharded optimizer are all-reduced, not scattered. ``bf16_layers``: layers at each end of the model that
     keep BF16 GEMMs. ``max_live_params``: parameters that sharded training gathers at a time, where not a whole layer.
     """
 
@@ -184,6 +186,8 @@ class Runtime:
     upcast_gradients: bool = True
     main_param_remainders: bool = False
     local_accumulation: bool = False
+    grad_add: float | None = None
+    whole_reduction: bool = False
     bf16_layers: int = 0
     max_live_params: float | None = None
 

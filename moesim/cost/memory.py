@@ -8,8 +8,10 @@ below another phase's floor therefore shows none.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from moesim.base.numeric import Numeric
 from moesim.cost.blocks import Blocks, plan_blocks
@@ -28,8 +30,8 @@ from moesim.workload.stages import Stage
 
 STATE = ("weights", "gradients", "optimizer")
 TRANSIENT = ("activations", "logits", "workspace", "unsharded", "update")
-TENSORS = (*STATE, *TRANSIENT, "transport")
-CLASSES = (*TENSORS, "slack", "context", "nccl")
+TENSORS = (*STATE, *TRANSIENT)
+CLASSES = (*TENSORS, "transport", "slack", "context", "nccl")
 
 FRAGMENTATION = 0.02
 """Share of the transient tensors that the allocator loses even under pressure (assumed). [-]"""
@@ -41,8 +43,9 @@ Classes = Mapping[str, Numeric]
 class RankMemory:
     """Bytes by class on one pipeline rank in each phase, and in the phase that is its peak. [B]
 
-    ``allocated`` is the sum of the tensors, ``reserved`` adds the allocator's slack, ``peak`` adds the CUDA context and
-    NCCL's buffers: what must fit. ``host``: what stands in the memory of the host instead.
+    ``allocated`` is the sum of the tensors, ``reserved`` adds the allocator's slack, ``peak`` adds the CUDA context,
+    NCCL's buffers and those of the expert transport, which it gets from CUDA or NVSHMEM and not from the allocator of
+    tensors: what must fit. ``host``: what stands in the memory of the host instead.
     """
 
     phases: Mapping[str, Classes]
@@ -62,7 +65,7 @@ class RankMemory:
     @property
     def peak(self) -> Numeric:
         """What must fit. [B]"""
-        return self.reserved + self.classes["context"] + self.classes["nccl"]
+        return self.reserved + sum((self.classes[name] for name in ("transport", "context", "nccl")), 0.0)
 
     @property
     def peak_phase(self) -> str:
@@ -110,7 +113,7 @@ def rank_memory(plan: Plan, blocks: Blocks) -> tuple[RankMemory, ...]:
         parts = [((1 - moved) * kept[stage][0], kept[stage][1]) for stage in stages]
         parts += [(later[stage], 0.0) for stage in stages]
         activations, logits = _at_peak(np.column_stack([whole, split]), parts, plan.shape)
-        own = np.max([np.broadcast_to(kept[stage][1], plan.shape) for stage in stages], axis=0)
+        own = np.max([_wide(kept[stage][1], plan.shape) for stage in stages], axis=0)
         left = np.maximum(logits - own, 0.0)  # the micro-batch in its backward gave its logits back
         ends = any(stage.loss for stage, owner in zip(plan.stages, ranks, strict=True) if owner == rank)
         phases = {
@@ -163,14 +166,14 @@ def _phase(plan: Plan, base: dict[str, Numeric], **transient: Numeric) -> Classe
 
 def _largest(phases: Mapping[str, Classes], shape: tuple[int, ...]) -> Classes:
     """Classes of the largest phase, for each column."""
-    sizes = np.array([np.broadcast_to(total(classes), shape) for classes in phases.values()])
-    peak = np.argmax(sizes, axis=0)[np.newaxis]
-    return {
-        name: np.take_along_axis(
-            np.array([np.broadcast_to(classes[name], shape) for classes in phases.values()], dtype=float), peak, axis=0
-        )[0]
-        for name in CLASSES
-    }
+    sizes = np.array([_wide(total(classes), shape) for classes in phases.values()])
+    every = np.array([[_wide(classes[name], shape) for name in CLASSES] for classes in phases.values()], dtype=float)
+    peak = np.argmax(sizes, axis=0)[np.newaxis, np.newaxis]
+    return dict(zip(CLASSES, np.take_along_axis(every, peak, axis=0)[0], strict=True))
+
+
+def _wide(value: Numeric, shape: tuple[int, ...]) -> NDArray[np.floating[Any]]:
+    return np.asarray(value) if np.shape(value) == shape else np.broadcast_to(value, shape)
 
 
 @lru_cache(maxsize=32)
@@ -184,7 +187,7 @@ def _at_peak(held: IntArray, kept: list[tuple[Numeric, Numeric]], shape: tuple[i
     counts = held.T.reshape(*held.T.shape, *(1,) * len(shape))
     activations, logits = (
         sum(
-            (count * np.broadcast_to(part[which], shape) for count, part in zip(counts, kept, strict=True)),
+            (count * _wide(part[which], shape) for count, part in zip(counts, kept, strict=True)),
             np.zeros((len(held), *shape)),
         )
         for which in (0, 1)

@@ -1,6 +1,6 @@
 """Durations of every task of a training step: chunks, data-parallel communication, optimizer, stage boundaries."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import pairwise
@@ -20,10 +20,12 @@ from moesim.cost.stage import (
     BACKWARD,
     FORWARD,
     ChunkTime,
+    ChunkWork,
     Keep,
     Ops,
     Piece,
-    chunk_time,
+    chunk_times,
+    chunk_work,
     interleaved,
     sequential,
     two_batches,
@@ -101,6 +103,7 @@ def step_times(plan: Plan, blocks: Blocks, keep: Keep | None = None) -> StepTime
     delays = np.zeros((graph.num_delay_rows, *plan.shape))
     parts_of: dict[int, Parts] = {}
     chunks = _Chunks(plan, blocks, keep)
+    chunks.price(graph.rows)
     sends = [boundary_time(plan, stage) * keep.get("pp", 1.0) for stage in range(graph.num_stages - 1)]
 
     offloads = bool(plan.strategy.activation_offload)
@@ -200,10 +203,7 @@ class _Chunks:
         self._halves = repriced(plan_blocks(half), half) if half is not None else None
 
     def single(self, kind: str, stage: int) -> ChunkTime:
-        key = (kind, self._keys[stage], -1)
-        if self._halves is None:
-            return self._time(key, lambda: sequential(self._ops(kind, stage)))
-        return self._time(key, lambda: self._both_halves(kind, stage))
+        return self._time((kind, self._keys[stage], -1))
 
     def _both_halves(self, kind: str, stage: int) -> tuple[Piece, ...]:
         """A chunk of two half micro-batches; a weight gradient that was put off has no exchange to run beside."""
@@ -225,8 +225,7 @@ class _Chunks:
         return np.maximum(seconds - self.busy(kind, stage) * (np.asarray(group.nodes) > 1), 0.0)
 
     def merged(self, forward: int, backward: int) -> ChunkTime:
-        key = ("OV", self._keys[forward], self._keys[backward])
-        return self._time(key, lambda: interleaved(self._ops("F", forward), self._ops("BW", backward)))
+        return self._time(("OV", self._keys[forward], self._keys[backward]))
 
     def _ops(self, kind: str, stage: int) -> list[Ops]:
         blocks = self._blocks if self._halves is None else self._halves
@@ -237,12 +236,30 @@ class _Chunks:
             return [block.backward for block in reversed(chunk)]
         return [block.split[kind == "W"] for block in reversed(chunk)]
 
-    def _time(self, key: tuple[str, int, int], pieces: Callable[[], tuple[Piece, ...]]) -> ChunkTime:
+    def price(self, rows: Iterable[tuple[str, int | tuple[int, int]]]) -> None:
+        """Run the chunks of a step together."""
+        keys: dict[tuple[str, int, int], None] = {}
+        for kind, where in rows:
+            if kind in ("F", "BW", "B", "W") and isinstance(where, int):
+                keys[kind, self._keys[where], -1] = None
+            elif kind == "OV" and not isinstance(where, int):
+                keys[kind, self._keys[where[0]], self._keys[where[1]]] = None
+        self._known |= zip(keys, chunk_times([self._work(key) for key in keys]), strict=True)
+
+    def _time(self, key: tuple[str, int, int]) -> ChunkTime:
         if key not in self._known:
-            plan = self._plan
-            sync, contention = plan.machine.host.sync, plan.contention(key[0])
-            self._known[key] = chunk_time(pieces(), plan.shape, sync, contention, self._keep)
+            self._known[key] = chunk_times([self._work(key)])[0]
         return self._known[key]
+
+    def _work(self, key: tuple[str, int, int]) -> ChunkWork:
+        plan, (kind, stage, behind) = self._plan, key
+        if kind == "OV":
+            pieces = interleaved(self._ops("F", stage), self._ops("BW", behind))
+        elif self._halves is None:
+            pieces = sequential(self._ops(kind, stage))
+        else:
+            pieces = self._both_halves(kind, stage)
+        return chunk_work(pieces, plan.shape, plan.machine.host.sync, plan.contention(kind), self._keep)
 
 
 def _layers(stage: Stage) -> Numeric:

@@ -1,10 +1,10 @@
 """A plan: a strategy resolved against a model and a machine, ready to be priced."""
 
 import math
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from moesim.base.numeric import Numeric
 from moesim.cost.contention import Contention
 from moesim.cost.expert_gemms import expert_gemms
 from moesim.cost.machine import NVLINK_RATES, Group, Machine
+from moesim.cost.once import Once
 from moesim.cost.transports import Transport, transports
 from moesim.cost.uncertainty import PriceErrors
 from moesim.fabric.network import Network
@@ -70,7 +71,7 @@ class Slow:
 
 
 @dataclass(frozen=True)
-class Plan:
+class Plan(Once):
     """One run (or a batch of runs that share pipeline shape and methods), with all names resolved.
 
     ``shape`` is the shape of the columns: degrees and machine constants may be arrays of it. ``errors``: columns in
@@ -169,26 +170,6 @@ class Plan:
             return None
         cut = Cut(strategy.capacity_factor, strategy.capacity_per == "expert", strategy.replicated_experts)
         return skew(strategy.routing, self.model.moe.num_experts, strategy.ep, cut)
-
-    @cached_property
-    def _known(self) -> dict[Hashable, tuple[object, Any]]:
-        return {}
-
-    def once(self, name: Hashable, work: object, made: Callable[[], T]) -> T:
-        """What is `made` of the work, the first time that the plan is asked for it under this name.
-
-        Equal works are one, as far as they can be compared; works of arrays are one where they are the same object.
-        """
-        key: Hashable = (name, work)
-        try:
-            found = self._known.get(key)
-        except TypeError:
-            key = (name, id(work))
-            found = self._known.get(key)
-        if found is None:
-            found = self._known[key] = (work, made())  # the work is kept, so that no other gets its id
-        value: T = found[1]
-        return value
 
     def group(self, axis: str) -> Group:
         """Ranks of the communicator of an axis."""
@@ -297,6 +278,12 @@ class Plan:
         if self.machine.runtime.local_accumulation and self.num_micro_batches > 1:
             return replace(sharding, gradients=False)
         return sharding
+
+    @property
+    def reduction(self) -> str:
+        """Collective that reduces gradients over the replicas."""
+        scattered = self.sharding.optimizer and not self.machine.runtime.whole_reduction
+        return "reduce-scatter" if scattered else "all-reduce"
 
     @cached_property
     def replicas(self) -> Replicas:

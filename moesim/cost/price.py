@@ -27,7 +27,7 @@ def op_time(op: Op, mesh: Mesh, machine: Machine, transport: Transport) -> Numer
             return attention_time(op.work, machine.gpu)
         case Traffic():
             slower = machine.gpu.kernels.quantize_efficiency if op.work.cast else 1.0
-            return traffic_time(op.work.hbm_bytes / slower, machine.gpu)
+            return op.work.slowdown * traffic_time(op.work.hbm_bytes / slower, machine.gpu)
         case Message():
             group = machine.group(mesh, op.work.axis)
             return collective_time(op.work.collective, op.work.size, group, machine.links)

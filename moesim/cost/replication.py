@@ -47,8 +47,8 @@ def parameter_gather_time(plan: Plan, params: RankParams) -> Numeric:
 def gradient_messages(plan: Plan, params: RankParams) -> tuple[Message, ...]:
     """What reduces the gradients of one stage at the end of the step.
 
-    Reduce-scatter where the optimizer is sharded, all-reduce where it is not, and all-reduce over the replicas of a
-    shard under hybrid sharding; dense and expert gradients over their own groups.
+    Reduce-scatter where the optimizer is sharded, all-reduce where it is not or the software reduces gradients whole, and
+    all-reduce over the replicas of a shard under hybrid sharding; dense and expert gradients over their own groups.
     """
     chosen, _ = plan.compression
     value_bytes = plan.state_types.grad if chosen is None else chosen.wire_bytes or plan.state_types.grad
@@ -58,8 +58,7 @@ def gradient_messages(plan: Plan, params: RankParams) -> tuple[Message, ...]:
         across = _messages(owned, value_bytes, "all-reduce", "replica")
     if plan.sharding.per_micro_batch:
         return across
-    collective = "reduce-scatter" if plan.sharding.optimizer else "all-reduce"
-    return across + _messages(params, value_bytes, collective, "shard")
+    return across + _messages(params, value_bytes, plan.reduction, "shard")
 
 
 def gather_messages(plan: Plan, params: RankParams) -> tuple[Message, ...]:

@@ -8,19 +8,17 @@ same point as the device: what the host got ahead in the chunk before is not cre
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property, partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from moesim.base.numeric import Numeric
+from moesim.cost.chunk_graph import CP, DP, EP, SM, TP, ChunkTasks, Structure, Task, chunk_tasks, joined_chunks
 from moesim.cost.contention import Contention, stretched
-from moesim.timeline.graph import Graph, level_graph
-from moesim.timeline.run import Run, critical_path, run_columns
+from moesim.timeline.run import critical_path, run_columns
 from moesim.workload.ops import Op
 
-LANES = ("host", "sm", "tp", "ep", "cp", "dp")
-HOST, SM, TP, EP, CP, DP = range(len(LANES))
 SEGMENTS = ("combine", "attention", "dispatch", "experts")
 
 
@@ -132,10 +130,22 @@ Keep = Mapping[str, NDArray[np.float64]]
 """For each class that is hidden in some columns: 1 where its durations count, 0 where they do not. (columns,)"""
 
 
-def chunk_time(
+@dataclass(frozen=True, eq=False)
+class ChunkWork:
+    """A chunk that is ready to run: its operations in lane order, how long each takes, and its tasks.
+
+    ``durations``: of the device, then of the launches, then of a host sync. (2 n + 1, *shape) [s]
+    """
+
+    flat: list[PricedOp]
+    durations: NDArray[np.float64]
+    tasks: ChunkTasks
+
+
+def chunk_work(
     pieces: tuple[Piece, ...], shape: tuple[int, ...], host_sync: Numeric, sm_share: Numeric | Contention, keep: Keep
-) -> ChunkTime:
-    """Longest path through the operations of a chunk.
+) -> ChunkWork:
+    """Operations of a chunk with what they take beside each other.
 
     Parameters
     ----------
@@ -151,8 +161,6 @@ def chunk_time(
     keep
         Columns in which a class is hidden, for its exposure.
     """
-    if not pieces:
-        return ChunkTime(np.zeros(shape), dict)
     distinct: dict[int, int] = {}
     lists: list[Ops] = []
     for piece in pieces:
@@ -163,17 +171,41 @@ def chunk_time(
     device = _columns([priced.seconds * keep.get(priced.op.category, 1.0) for priced in flat], shape)
     host = _columns([priced.launch * keep.get("host", 1.0) for priced in flat], shape)
     sync = _columns([host_sync * keep.get("host", 1.0)], shape)
-    lanes = np.array([priced.lane for priced in flat])
+    lanes = np.array([priced.lane for priced in flat], dtype=np.int64)
     contention = sm_share if isinstance(sm_share, Contention) else Contention(sm_share)
     counts = _uses(pieces, distinct, lists)
     names = [priced.op.category for priced in flat]
-    device = stretched(device, names, lanes == EP, lanes == SM, counts, contention)
-    durations = np.concatenate([device, host, sync])
+    if flat:
+        device = stretched(device, names, lanes == EP, lanes == SM, counts, contention)
     structures = tuple(_structure(ops) for ops in lists)
-    graph = _graph(structures, tuple((piece.chain, distinct[id(piece.ops)]) for piece in pieces))
-    makespan, first = run_columns(graph, durations)
+    tasks = chunk_tasks(structures, tuple((piece.chain, distinct[id(piece.ops)]) for piece in pieces))
+    return ChunkWork(flat, np.concatenate([device, host, sync]), tasks)
+
+
+def chunk_times(works: list[ChunkWork]) -> list[ChunkTime]:
+    """Longest path through the operations of each chunk; none waits for another, so they are run as one graph."""
+    joined = joined_chunks(tuple(work.tasks for work in works))
+    durations = np.concatenate([work.durations for work in works])
+    makespans, first = run_columns(joined.graph, durations, groups=joined.finals)
     seconds = durations.reshape(len(durations), -1)[:, 0].copy()
-    return ChunkTime(makespan, lambda: _categories(first, seconds, flat))
+
+    def walk(which: int) -> dict[str, float]:
+        """Seconds of the critical path by category; they add up to the chunk's time."""
+        totals: dict[str, float] = {}
+        flat, low = works[which].flat, joined.first_rows[which]
+        for row in joined.graph.duration_row[critical_path(first, joined.finals[which])].tolist():
+            category = flat[row - low].op.category if row - low < len(flat) else "host"
+            totals[category] = totals.get(category, 0.0) + float(seconds[row])
+        return totals
+
+    return [ChunkTime(makespan, partial(walk, which)) for which, makespan in enumerate(makespans)]
+
+
+def chunk_time(
+    pieces: tuple[Piece, ...], shape: tuple[int, ...], host_sync: Numeric, sm_share: Numeric | Contention, keep: Keep
+) -> ChunkTime:
+    """Longest path through the operations of one chunk, as :func:`chunk_work` takes them."""
+    return chunk_times([chunk_work(pieces, shape, host_sync, sm_share, keep)])[0]
 
 
 def _columns(values: list[Numeric], shape: tuple[int, ...]) -> NDArray[np.float64]:
@@ -190,21 +222,6 @@ def _uses(pieces: tuple[Piece, ...], distinct: dict[int, int], lists: list[Ops])
     return np.repeat(times, [len(ops) for ops in lists])
 
 
-@dataclass(frozen=True)
-class Task:
-    """What the graph needs to know of an operation: lane, positions of the operations it needs, and how it waits."""
-
-    lane: int
-    needs: tuple[int, ...]
-    host_sync: bool
-    beside: bool
-    prefetch: bool
-    detached: bool
-
-
-Structure = tuple[Task, ...]
-
-
 def _structure(ops: Ops) -> Structure:
     positions = {priced.op.name: index for index, priced in enumerate(ops)}
     return tuple(
@@ -218,70 +235,3 @@ def _structure(ops: Ops) -> Structure:
         )
         for priced in ops
     )
-
-
-@lru_cache(maxsize=512)
-def _graph(structures: tuple[Structure, ...], sequence: tuple[tuple[int, int], ...]) -> Graph:
-    bases = np.cumsum([0, *(len(structure) for structure in structures)]).tolist()
-    total = bases[-1]
-    lanes: list[int] = []
-    rows: list[int] = []
-    waits: list[tuple[int, ...]] = []  # operations by their number, launches by -1 less their task
-    place: list[int] = []  # task of each operation
-    tails: dict[int, tuple[int, ...]] = {}
-    ends: dict[int, list[tuple[int, ...]]] = {}
-    late: list[tuple[int, int, int, tuple[int, ...]]] = []  # detached: their lane lets the next gathers go first
-
-    def add(lane: int, row: int, before: tuple[int, ...]) -> int:
-        lanes.append(lane)
-        rows.append(row)
-        waits.append(before)
-        return len(lanes) - 1
-
-    def flush() -> None:
-        for number, lane, row, before in late:
-            place[number] = add(lane, row, before)
-        late.clear()
-
-    for chain, which in sequence:
-        finished = ends.setdefault(chain, [])
-        previous: tuple[int, ...] = ()
-        base = len(place)
-        for position, task in enumerate(structures[which]):
-            number, row = base + position, bases[which] + position
-            if late and late[0][0] < base and not task.prefetch:
-                flush()
-            launch = add(HOST, total + row, ())
-            before = tails.get(chain, ())
-            if task.needs:
-                before = tuple(base + index for index in task.needs)
-            elif task.beside:
-                before = previous
-            elif task.prefetch:
-                before = finished[-2] if len(finished) > 1 else ()
-            place.append(-1)
-            if task.detached:
-                late.append((number, task.lane, row, (*before, -1 - launch)))
-                continue
-            place[number] = add(task.lane, row, (*before, -1 - launch))
-            if task.host_sync:
-                add(HOST, 2 * total, (number,))
-            previous = before
-            tails[chain] = (*tails.get(chain, ()), number) if task.prefetch else (number,)
-        finished.append(tails.get(chain, ()))
-    flush()
-    count = len(lanes)
-    preds = np.full((count, max(map(len, waits))), count)
-    for task_index, before in enumerate(waits):
-        for column, number in enumerate(before):
-            preds[task_index, column] = place[number] if number >= 0 else -1 - number
-    return level_graph(np.array(lanes), np.array(rows), preds, np.zeros_like(preds), range(count))
-
-
-def _categories(run: Run, durations: NDArray[np.float64], flat: list[PricedOp]) -> dict[str, float]:
-    """Seconds of the critical path by category; they add up to the chunk's time."""
-    totals: dict[str, float] = {}
-    for row in run.graph.duration_row[critical_path(run)].tolist():
-        category = flat[row].op.category if row < len(flat) else "host"
-        totals[category] = totals.get(category, 0.0) + float(durations[row])
-    return totals

@@ -150,7 +150,10 @@ def best_tiling(
         units = rows * np.ceil(work.n / tile[1]) / gpu.num_sms
         smoothed = ideal * np.maximum(work.n / tile[1], 1) / gpu.num_sms
         shapes.append((units, smoothed, 2 * tile[0] * tile[1] * tiling.penalties.get(tile, 1.0) / each))
+    fewest = np.min([np.min(units) for units, _, _ in shapes])
     for split in tiling.splits:
+        if split > 1 and fewest * split > 1 + 1e-9:
+            break  # no tiling leaves an SM without work
         fastest: Numeric = np.inf
         for units, smoothed, tile_time in shapes:
             busy = units * split

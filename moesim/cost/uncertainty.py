@@ -6,7 +6,7 @@ independently of each other.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -22,6 +22,7 @@ from moesim.cost.certainty import (
 )
 from moesim.cost.kernel_certainty import is_measured, kernel_sigma
 from moesim.cost.machine import Group, Machine, Residuals
+from moesim.cost.once import Once
 from moesim.cost.regimes import family, quantities, regime
 from moesim.workload.ops import AttentionCore, ExpertLeg, FusedExperts, Gemm, Message, Traffic, Work
 
@@ -43,7 +44,7 @@ class Outside:
 
 
 @dataclass
-class PriceErrors:
+class PriceErrors(Once):
     """Columns of a batch that raise the prices of a family.
 
     ``columns``: for each family with residuals, the column where all of its prices are raised, and the one where only
@@ -57,9 +58,6 @@ class PriceErrors:
     count: int
     outside: dict[Outside, None] = field(default_factory=dict)
     uncalibrated: dict[str, None] = field(default_factory=dict)
-    _known: dict[Hashable, tuple[str | None, str, Mapping[str, float], Numeric]] = field(
-        default_factory=dict, repr=False
-    )
 
     def raised(self, work: Work, category: str, name: str, group: Group | None = None) -> Numeric:
         """Factor on the price of an operation, one entry a column. [-]
@@ -71,32 +69,29 @@ class PriceErrors:
         group
             Ranks that a message or an expert leg goes between.
         """
-        key = (work, category, group and (float(group.size), float(group.nodes)))
-        if key not in self._known:
-            self._known[key] = self._factor(work, category, group)
-        which, kind, values, factor = self._known[key]
-        if which is not None and which in self.machine.residuals:
-            self.outside.update(dict.fromkeys(beyond(self.machine.residuals[which], which, name, kind, values)))
+        ranks = None if group is None else (float(group.size), float(group.nodes))
+        factor, found = self.once((category, ranks), work, lambda: self._factor(work, category, group))
+        for one in found:
+            self.outside[replace(one, operation=name)] = None
         return factor
 
-    def _factor(
-        self, work: Work, category: str, group: Group | None
-    ) -> tuple[str | None, str, Mapping[str, float], Numeric]:
-        """Family, regime and covered quantities of an operation, and the factor on its price."""
+    def _factor(self, work: Work, category: str, group: Group | None) -> tuple[Numeric, list[Outside]]:
+        """Factor on the price of an operation, and what of it is outside, its name left out."""
         which, kind, values = placed(work, category, self.machine, self.transport, group)
         if which is None:
-            return None, kind, {}, 1.0
+            return 1.0, []
         known = self.machine.residuals.get(which)
         if known is None:
             self.uncalibrated[which] = None
-            return which, kind, {}, 1.0
+            return 1.0, []
         sigma = self._sigma(known, kind, work, group, values)
         factor = np.ones(self.count)
         everywhere, only_outside = self.columns[which]
         factor[everywhere] = np.exp(sigma)
-        if beyond(known, which, "", kind, values):
+        found = beyond(known, which, "", kind, values)
+        if found:
             factor[only_outside] = np.exp(sigma)
-        return which, kind, values, factor
+        return factor, found
 
     def _sigma(
         self, known: Residuals, kind: str, work: Work, group: Group | None, values: Mapping[str, float]

@@ -25,7 +25,7 @@ def validation_tables(
 ) -> RenderableType:
     """Errors by group, the worst rows, what was refused, and the targets."""
     estimated = sum(row.status == "estimated" for row in rows)
-    told = Text(f"{len(rows)} rows, {estimated} estimated; refused: " + (_listed(refused) or "none"))
+    told = Text(f"{len(rows)} rows, {estimated} estimated; refused: " + (listed(refused) or "none"))
     return Group(_groups(groups), _worst(worst(rows)), told, target_table(lines))
 
 
@@ -43,7 +43,8 @@ VERDICTS: Mapping[bool | None, str] = {True: "met", False: "missed", None: ""}
 """What is said of a target; nothing where nothing was asked."""
 
 
-def _listed(counts: Mapping[str, int]) -> str:
+def listed(counts: Mapping[str, int]) -> str:
+    """Counts as a list of words."""
     return ", ".join(f"{count} {reason}" for reason, count in counts.items())
 
 

@@ -66,7 +66,8 @@ def unchanging() -> Iterator[None]:
         _looked.reset(token)
 
 
-def _once(key: tuple[Any, ...], look: Callable[[], T]) -> T:
+def once(key: tuple[Any, ...], look: Callable[[], T]) -> T:
+    """Return what a look at the library gives; within :func:`unchanging` it is looked for once."""
     known = _looked.get()
     if known is None:
         return look()
@@ -111,7 +112,7 @@ def folder(kind: str) -> Path:
 
 def find(kind: str, name: str) -> str:
     """Return the name that a name or an alias stands for; raises a `SpecError` for an unknown one."""
-    return _once(("find", kind, name, root()), lambda: _find(kind, name))
+    return once(("find", kind, name, root()), lambda: _find(kind, name))
 
 
 def _find(kind: str, name: str) -> str:
@@ -255,7 +256,7 @@ def get(kind: str, name: str) -> NamedSpec:
 
     A file is read again only when it, or one that it may take values from, has changed.
     """
-    return _once(("get", kind, name, root()), lambda: _get(kind, name))
+    return once(("get", kind, name, root()), lambda: _get(kind, name))
 
 
 def _get(kind: str, name: str) -> NamedSpec:
@@ -289,12 +290,12 @@ def _changed(path: Path) -> int:
 
 def _stamp(where: Path) -> tuple[int, ...]:
     """When each spec of a folder was written."""
-    return _once(("stamp", where), lambda: tuple(changed for _, changed in _files(where)))
+    return once(("stamp", where), lambda: tuple(changed for _, changed in _files(where)))
 
 
 def _files(where: Path) -> tuple[tuple[Path, int], ...]:
     """Files of the specs in a folder, sorted, and when each was written."""
-    return _once(("files", where), lambda: _list(where))
+    return once(("files", where), lambda: _list(where))
 
 
 def _list(where: Path) -> tuple[tuple[Path, int], ...]:

@@ -8,6 +8,7 @@ from typing import Any
 from moesim.base.errors import Collector, SpecError, did_you_mean
 from moesim.spec import library
 from moesim.spec.scenario import STRATEGY_FIELDS, ClusterSpec, ScenarioSpec, cluster_mapping
+from moesim.spec.software import Runtime
 from moesim.spec.topology import TopologySpec
 from moesim.spec.validation import validate
 from moesim.spec.yaml_file import Document, KeyPath, parse_value
@@ -67,7 +68,6 @@ def with_overrides(scenario: ScenarioSpec, changes: Mapping[str, Any], where: st
 
 UNPRICED = {
     "gpu.power": "the clock under the power limit is part of the GEMM fit",
-    "software.host.graph_launch": "CUDA graphs are not modelled yet",
     "software.runtime.reported_memory": "it says what a run table prints",
     "software.runtime.fused_rope": "kernels of the rotary embedding are part of the launches per layer",
     "software.runtime.gradient_reduction": "set overlap_grad_reduce",
@@ -106,10 +106,13 @@ def apply_overrides(
         key = (*inner, *path.split("."))
         current, known = _lookup(document.data, key)
         group, _, name = path.rpartition(".")
-        if current is None and group == "topology" and name in TopologySpec.model_fields:
+        if current is None and group == "topology" and name in OPTIONAL[group]:
             document = document.with_value(key, _wired(name, value, where[path]), where[path])
+        elif current is None and group == "runtime" and name in OPTIONAL[group]:
+            told = {"value": value, "kind": "assumed", "note": f"set by {where[path]}"}
+            document = document.with_value(key, told, where[path])
         elif current is None:
-            known = [*known, *TopologySpec.model_fields] if group == "topology" else known
+            known = list(dict.fromkeys([*known, *OPTIONAL.get(group, ())]))
             problems.add(where[path], "", f"nothing is called '{path}'", did_you_mean(path.split(".")[-1], known))
         elif isinstance(current, dict) and "value" in current:
             changed = {"value": value, "kind": "assumed", "note": f"set by {where[path]}"}
@@ -120,6 +123,10 @@ def apply_overrides(
             document = document.with_value(key, value, where[path])
     problems.raise_if_any()
     return document
+
+
+OPTIONAL = {"topology": tuple(TopologySpec.model_fields), "runtime": tuple(Runtime.model_fields)}
+"""Fields of a group that a spec may leave out and an option may set."""
 
 
 def _wired(name: str, value: Any, where: str) -> Any:

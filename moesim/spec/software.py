@@ -117,13 +117,15 @@ class GradAccumulation(Told):
 
     ``main-grad``
         added into one buffer of the gradient's dtype by the weight-gradient GEMM.
+    ``main-grad-add``
+        added into one buffer of the gradient's dtype by a kernel of its own, behind the GEMM.
     ``local``
         kept and added, unsharded and unreduced.
     ``reduce-each``
         reduced to shards after each micro-batch; the shards are added.
     """
 
-    value: Literal["main-grad", "local", "reduce-each"]
+    value: Literal["main-grad", "main-grad-add", "local", "reduce-each"]
 
 
 class Placement(Told):
@@ -168,9 +170,25 @@ class Runtime(SpecModel):
     launches_per_moe_layer: Number
     gradient_reduction: GradientReduction
     grad_accumulation: GradAccumulation
+    grad_add_slowdown: Number | None = Field(
+        None,
+        description="Time of a kernel that adds gradients over that of a plain one of as many bytes; 1 where open. [-]",
+    )
+    whole_reduction: Flag | None = Field(
+        None, description="Gradients of a sharded optimizer are all-reduced all the same; scattered where open."
+    )
     main_param_remainders: Flag = Field(description="Main weights hold only the bits that the BF16 weights lack.")
     bf16_layers: Number = Field(description="Layers at both ends that stay in BF16 under an FP8 or FP4 recipe. [-]")
     attention_kernel: AttentionKernel | None = Field(None, description="How the attention core runs; fused where open.")
+    bf16_expert_wgrad: Flag | None = Field(
+        None, description="Weight gradients of routed experts are multiplied in BF16 under every recipe."
+    )
+    latent_value_views: Flag | None = Field(
+        None, description="Values of latent attention are views of the up-projection, which stays whole; else copies."
+    )
+    operators: Flag | None = Field(
+        None, description="Norms, rotary embedding and gated activations run operator by operator, in eager PyTorch."
+    )
     weights_in_combine: Flag | None = Field(None, description="Router weights multiply outputs, which are kept.")
     placement: Placement
     nvls: Flag = Field(description="Collectives may add in the NVLink switch.")

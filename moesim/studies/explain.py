@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 
 from moesim.cost.blocks import Blocks, Name, chunk_blocks, price_blocks
+from moesim.cost.chunk_graph import LANES
 from moesim.cost.memory import rank_memory
 from moesim.cost.plan import Plan
-from moesim.cost.stage import LANES, PricedOp
+from moesim.cost.stage import PricedOp
 from moesim.estimator import estimate
 from moesim.problem import Problem
 from moesim.result import Estimate

@@ -174,7 +174,7 @@ def _state(plan: Plan, stage: int) -> Iterator[tuple[str, Pattern, float]]:
             yield f"{kind}-replica", *_sent("all-reduce", types.grad * count / ranks, across)
         if sharding.per_micro_batch:
             continue
-        yield shard, *_sent("reduce-scatter" if sharding.optimizer else "all-reduce", types.grad * count, ranks)
+        yield shard, *_sent(plan.reduction, types.grad * count, ranks)
         if sharding.optimizer and not sharding.weights:
             yield shard, *_sent("all-gather", types.param * count, ranks)
 

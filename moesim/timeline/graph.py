@@ -79,6 +79,13 @@ class Graph:
         return np.flatnonzero(self.lane == lane)
 
     @cached_property
+    def last_tasks(self) -> IntArray:
+        """Last task of each lane, one of which ends last."""
+        by_lane = np.argsort(self.lane, kind="stable")
+        ends = np.flatnonzero(np.diff(self.lane[by_lane], append=-1))
+        return np.sort(by_lane[ends])
+
+    @cached_property
     def plan(self) -> tuple[Level, ...]:
         """What a run gathers, level by level: only the columns of `preds` that a level uses."""
         preds, delay_rows = np.ascontiguousarray(self.preds.T), np.ascontiguousarray(self.delay_row.T)
@@ -96,7 +103,12 @@ class Graph:
 
 
 def level_graph(
-    lane: IntArray, duration_row: IntArray, preds: IntArray, delay_row: IntArray, names: Sequence[Hashable]
+    lane: IntArray,
+    duration_row: IntArray,
+    preds: IntArray,
+    delay_row: IntArray,
+    names: Sequence[Hashable],
+    level: IntArray | None = None,
 ) -> Graph:
     """Graph of tasks given as arrays in the order in which they are added.
 
@@ -108,6 +120,8 @@ def level_graph(
         Tasks waited for beside the one before on the lane, n for none, and the rows of the delays. (n, k - 1)
     names
         A key for each task.
+    level
+        Where it is known: one more than the highest level a task waits for, from 0. (n,)
 
     Raises
     ------
@@ -126,11 +140,15 @@ def level_graph(
     before = np.full(n, n)
     before[by_lane[1:]] = np.where(first[1:], n, by_lane[:-1])
 
-    steps, finished = _steps(by_lane, np.flatnonzero(first), preds)
-    if not finished[:n].all():
-        raise ValueError(f"deadlock: {_circle(finished, np.column_stack([before, preds]), names)}")
-    added = np.concatenate([*steps, np.empty(0, np.int64)])
-    bounds = np.cumsum([0, *map(len, steps)]).tolist()
+    if level is not None:
+        added = np.lexsort((lane, level))
+        bounds = np.cumsum([0, *np.bincount(level)]).tolist()
+    else:
+        steps, finished = _steps(by_lane, np.flatnonzero(first), preds)
+        if not finished[:n].all():
+            raise ValueError(f"deadlock: {_circle(finished, np.column_stack([before, preds]), names)}")
+        added = np.concatenate([*steps, np.empty(0, np.int64)])
+        bounds = np.cumsum([0, *map(len, steps)]).tolist()
     place = np.empty(n + 1, dtype=np.int64)
     place[added] = np.arange(n)
     place[n] = n

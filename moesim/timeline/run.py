@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import math
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from moesim.timeline.graph import Graph
+from moesim.timeline.graph import Graph, IntArray
 
 FloatArray = NDArray[np.float64]
 
@@ -47,6 +49,16 @@ class Run:
         """One column of a batch, as a scalar run."""
         column: Any = (slice(None), *index)
         return Run(self.graph, self.start[column], self.end[column], self.delays[column])
+
+    @cached_property
+    def binding(self) -> list[int]:
+        """The task of a scalar run that each one starts after: of several the one on its lane, then the lowest; n for none."""
+        none = self.graph.num_tasks
+        preds = self.graph.preds
+        ties = (self.arrivals(slice(None)) == self.start[:, None]) & (preds < none)
+        lowest = np.where(ties, preds, none).min(axis=1, initial=none)
+        found: list[int] = np.where(ties[:, 0], preds[:, 0], lowest).tolist()
+        return found
 
     def arrivals(self, tasks: Any) -> FloatArray:
         """When the things that tasks of a scalar run wait for are there, by column of `Graph.preds`; 0 for none. (n, k) [s]."""
@@ -83,7 +95,9 @@ def run(graph: Graph, durations: ArrayLike, delays: ArrayLike | None = None) -> 
     return Run(graph, start.reshape(shape), end[:-1].reshape(shape), waits.reshape(len(waits), *batch))
 
 
-def run_columns(graph: Graph, durations: ArrayLike, delays: ArrayLike | None = None) -> tuple[FloatArray, Run]:
+def run_columns(
+    graph: Graph, durations: ArrayLike, delays: ArrayLike | None = None, groups: Sequence[IntArray] | None = None
+) -> tuple[FloatArray, Run]:
     """End of the last task in every column of a batch (*batch) [s], and the run of the first column alone.
 
     Columns that are alike are run once, in memory that was used before.
@@ -91,11 +105,14 @@ def run_columns(graph: Graph, durations: ArrayLike, delays: ArrayLike | None = N
     Parameters
     ----------
     graph, durations, delays
-        As in `run`.
+        As in `run`; no duration is negative.
+    groups
+        Tasks, of the last of each of which the end is wanted; left out, of the graph. (groups, *batch) [s]
     """
     times, waits, batch = _checked(graph, durations, delays)
-    kinds, column = _distinct(np.concatenate([times, waits]))
-    longest = np.empty(len(kinds))
+    kinds, column = _distinct(np.concatenate([times, waits]) if delays is not None else times)
+    wanted = [graph.last_tasks] if groups is None else groups
+    longest = np.empty((len(wanted), len(kinds)))
     start, end = np.empty(graph.num_tasks), np.empty(graph.num_tasks)
     piece = max(_CELLS // (graph.num_tasks + 1), 16)
     for low in range(0, len(kinds), piece):
@@ -104,10 +121,12 @@ def run_columns(graph: Graph, durations: ArrayLike, delays: ArrayLike | None = N
         _fill(graph, times[:, chosen], waits[:, chosen], ends, start if low == 0 else None)
         if low == 0:
             end[:] = ends[:-1, 0]
-        longest[low : low + piece] = ends[:-1].max(axis=0, initial=0.0)
+        for found, tasks in zip(longest[:, low : low + piece], wanted, strict=True):
+            ends.take(tasks, axis=0).max(axis=0, initial=0.0, out=found)
     if delays is None:
         waits = np.zeros((int(graph.delay_row.max(initial=0)) + 1, 1))
-    return longest[column].reshape(batch), Run(graph, start, end, waits[:, 0])
+    makespans = longest[:, column].reshape(len(wanted), *batch)
+    return makespans if groups is not None else makespans[0], Run(graph, start, end, waits[:, 0])
 
 
 _CELLS = 2**22
@@ -177,21 +196,18 @@ def _columns(rows: FloatArray, batch: tuple[int, ...]) -> FloatArray:
     return np.broadcast_to(wide, (len(rows), *batch)).reshape(len(rows), math.prod(batch))
 
 
-def critical_path(run: Run) -> list[int]:
+def critical_path(run: Run, among: IntArray | None = None) -> list[int]:
     """Tasks, first to last, each of which starts when the one before it is done, up to the end of a scalar run.
 
     Durations along it, with the delays between its tasks, add up to the makespan. Where two bind, the one on the same
-    lane is taken, then the lower index.
+    lane is taken, then the lower index. `among`: tasks, the last of which is the end; left out, all.
     """
-    graph = run.graph
-    if not graph.num_tasks:
+    graph, binding = run.graph, run.binding
+    if not graph.num_tasks or (among is not None and not among.size):
         return []
-    binding = (run.arrivals(slice(None)) == run.start[:, None]) & (graph.preds < graph.num_tasks)
-    lowest = np.where(binding, graph.preds, graph.num_tasks).min(axis=1)
-    before = np.where(binding[:, 0], graph.preds[:, 0], lowest).tolist()
-    path = [int(np.argmax(run.end))]
-    while before[path[-1]] < graph.num_tasks:
-        path.append(before[path[-1]])
+    path = [int(np.argmax(run.end)) if among is None else int(among[np.argmax(run.end[among])])]
+    while binding[path[-1]] < graph.num_tasks:
+        path.append(binding[path[-1]])
     return path[::-1]
 
 

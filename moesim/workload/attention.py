@@ -58,7 +58,7 @@ def attention_block(attention: Attention | LatentAttention, hidden: int, setting
         Saved("layer-input", row),
         *made.saved,
         *exchange_saved,
-        output.saved("attention-output", ATTENTION),
+        Saved("attention-output", (2 + setting.recipe.beside_output_bytes) * setting.tokens * width, ATTENTION),
         *_statistics(attention, setting),
         *((Saved("before-output-norm", row, FULL),) if extra else ()),
     )

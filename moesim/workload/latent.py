@@ -21,6 +21,8 @@ def latent_projections(attention: LatentAttention, hidden: int, setting: Setting
     heads = attention.num_heads / tp
     latent = attention.kv_rank + attention.rope_dim
     query_width, expanded = heads * attention.query_dim, heads * (attention.nope_dim + attention.value_dim)
+    # a copy of the values, or the whole up-projection that they are a view of
+    held = expanded if setting.fusion.latent_value_views else heads * attention.value_dim
     row = 2 * local * hidden
     rotated = tokens * (2 * heads * attention.query_dim)
 
@@ -67,6 +69,6 @@ def latent_projections(attention: LatentAttention, hidden: int, setting: Setting
             Saved("kv-latent-normed", setting.recipe.saved_bytes * local * attention.kv_rank, ATTENTION),
             Saved("query", 2 * tokens * query_width, UP),
             Saved("key", 2 * tokens * query_width, UP),  # each head's key with the shared rotary part
-            Saved("key-value", 2 * tokens * expanded, UP),  # values are a view of it
+            Saved("value", 2 * tokens * held, UP),
         ),
     )

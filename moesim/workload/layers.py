@@ -10,6 +10,7 @@ from moesim.workload.experts import expert_block
 from moesim.workload.fusions import fused
 from moesim.workload.model import Layer, Moe
 from moesim.workload.ops import Block, Gemm, Op
+from moesim.workload.pointwise import operator_by_operator
 from moesim.workload.recompute import RecomputePolicy
 from moesim.workload.setting import Setting
 
@@ -23,6 +24,8 @@ def layer_block(layer: Layer, hidden: int, setting: Setting) -> Block:
     else:
         rest = _scoped(dense_block(layer.feed_forward, hidden, setting, norms), {"": "mlp"})
     whole = Block(attention.forward + rest.forward, rest.backward + attention.backward, attention.saved + rest.saved)
+    if setting.fusion.operators:
+        whole = operator_by_operator(whole)
     return fused(whole, setting.fusions, setting.recipe.cast_bytes)
 
 

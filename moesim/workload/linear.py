@@ -54,13 +54,22 @@ class Linear:
     def wgrad(self, needs: tuple[str, ...] = (), input_share: Numeric = 1.0) -> tuple[Op, ...]:
         """Product of the saved input and the output gradient, added into an FP32 buffer.
 
-        Both wait for it where the backward is split; of the input `input_share`, where the rest is gathered again.
+        Both wait for it where the backward is split; of the input `input_share`, where the rest is gathered again. Experts
+        whose weight gradient stays in BF16 bring both back first.
         """
         recipe = self.setting.recipe
-        rate = (recipe.wgrad_rate or recipe.rate) if self.low_precision else "bf16"
+        widened = self.category == "grouped_gemm" and self.setting.fusion.bf16_expert_wgrad and recipe.casts
+        rate = (recipe.wgrad_rate or recipe.rate) if self.low_precision and not widened else "bf16"
         work = self._work(self.k, self.n, self.m, rate, accumulate=True)
-        held = work.operand_bytes * self.groups * self.m * (input_share * self.k + self.n)
-        return (replace(self._op(f"{self.name}-wgrad", work, needs), held_bytes=held),)
+        value = recipe.operand_bytes if widened else work.operand_bytes
+        held = value * self.groups * self.m * (input_share * self.k + self.n)
+        product = replace(self._op(f"{self.name}-wgrad", work, needs), held_bytes=held)
+        if not widened:
+            return (product,)
+        brought = Traffic((recipe.operand_bytes + 2) * self.groups * self.m * (self.k + self.n), cast=True)
+        name = f"{self.name}-wgrad-operands"
+        back = Op(name, "memory_bound", brought, 2, self.segment, self.modules, needs, held_bytes=0.0)
+        return (back, replace(product, needs=()))
 
     def backward(self, needs: tuple[str, ...] = ()) -> tuple[Op, ...]:
         """Both gradients, one after the other."""

@@ -89,12 +89,14 @@ class Traffic:
     """A memory-bound kernel: bytes read plus written, and its (few) FLOPs are not counted.
 
     ``cast``: it changes the number format, which reaches a little less than a plain copy. ``plain``: element by element, as
-    an addition or a cast by a known scale does it; else it reduces, gathers or computes beside.
+    an addition or a cast by a known scale does it; else it reduces, gathers or computes beside. ``slowdown``: how many
+    times longer it takes than such bytes usually do.
     """
 
     hbm_bytes: Numeric
     cast: bool = False
     plain: bool = False
+    slowdown: float = 1.0
     flop: Numeric = 0
 
 
@@ -120,7 +122,7 @@ class ExpertLeg:
     ``tokens`` on this rank, each with ``top_k`` routes of ``row_bytes``; experts are balanced over the group.
     ``counts``: the ranks do not know yet how many rows they will receive (forward dispatch). ``load``: rows of the
     hottest rank over the mean. ``node_limit``: NVLink domains that a token's routes may reach.
-    ``return_bytes``: of a row on its way back.
+    ``return_bytes``: of a row on its way back. ``weighted``: rows are multiplied by their router weights as they leave.
     """
 
     direction: str
@@ -132,6 +134,7 @@ class ExpertLeg:
     load: Numeric = 1.0
     node_limit: int | None = None
     return_bytes: Numeric = 0.0
+    weighted: bool = False
     flop: Numeric = 0
     hbm_bytes: Numeric = 0
 

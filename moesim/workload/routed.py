@@ -126,7 +126,8 @@ class Routed:
         """One leg of the exchange; the first dispatch of the forward tells the counts."""
         counts = name == "dispatch" and self.suffix in ("", FIRST)
         work = expert_leg(self.moe, self.hidden, self.setting, direction, name == "dispatch")
-        work = replace(work, tokens=work.tokens * self.share, counts=counts)
+        weighted = name == "combine-backward" and self.setting.fusion.weights_in_combine
+        work = replace(work, tokens=work.tokens * self.share, counts=counts, weighted=weighted)
         segment = "dispatch" if name.startswith("dispatch") else "combine"
         waits = counts and self.setting.passes.host_syncs > 0
         return Op(name + self.suffix, "ep", work, 3, segment, MOE, host_sync=waits)

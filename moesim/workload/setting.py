@@ -23,9 +23,15 @@ class Fusion:
     compiled
         A compiler joins chains of memory-bound kernels: norm, residual, activation and rotary embedding are each
         one pass, and the rotated query and key are not kept beside the QKV output.
+    operators
+        Norms, rotary embedding and gated activations run operator by operator.
+    latent_value_views
+        Values of latent attention are views of the up-projection, which stays whole; else contiguous copies.
     weights_in_combine
         Router weights multiply the experts' outputs on the way back instead of their activations, so the outputs are
         kept for the gradient of the weights.
+    bf16_expert_wgrad
+        Weight gradients of routed experts are multiplied in BF16 under every recipe.
     attention
         ``fused``: one kernel of the latest kind; ``flash2``: FlashAttention 2; ``unfused``: scores go through memory.
     """
@@ -33,7 +39,10 @@ class Fusion:
     cross_entropy: bool = False
     logits_bytes: float = 6.0
     compiled: bool = False
+    operators: bool = False
+    latent_value_views: bool = False
     weights_in_combine: bool = False
+    bf16_expert_wgrad: bool = False
     attention: str = "fused"
 
 

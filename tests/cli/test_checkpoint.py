@@ -42,3 +42,18 @@ def test_a_strategy_that_is_not_legal_still_has_a_checkpoint(moesim):
 )
 def test_bad_input(moesim, arguments, line):
     assert any(line in one for one in moesim("checkpoint", "zoo-002", *arguments).lines)
+
+
+def test_a_load_on_another_layout(moesim):
+    shown = moesim("checkpoint", "zoo-002", "--onto", "ep=8", "--format", "layout-bound")
+    assert "layout-bound: converted first" in shown.out
+    found = moesim("checkpoint", "zoo-002", "--onto", "ep=8", "--json").json
+    assert found["resharded"]["direct"]
+    assert "resharded" not in moesim("checkpoint", "zoo-002", "--json").json
+    refused = moesim("checkpoint", "zoo-002", "--onto", "ep=3")
+    assert "not with this strategy" in refused.out
+
+
+def test_a_format_needs_a_layout(moesim):
+    told = moesim("checkpoint", "zoo-002", "--format", "gathered")
+    assert told.lines == ["--format: says how a checkpoint loads elsewhere; give --onto as well"]

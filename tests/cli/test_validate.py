@@ -49,9 +49,39 @@ def test_the_json(moesim, few):
     assert sum(group["rows"] for group in found["summary"][:-1]) + sum(found["refused"].values()) == 4
 
 
+@pytest.fixture
+def pairs(tmp_path):
+    path = tmp_path / "pairs.csv"
+    head = "pair_id,group,method,without,with,metric,published_without,published_with,left_out"
+    lines = [
+        head,
+        "a,recompute,full,MBSK-001,recompute=full,step_time,1,1.3,",
+        "b,ep,ep 7,MBSK-001,ep=7,step_time,1,2,",
+        "c,kernel,one,,,,,,kernel",
+    ]
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def test_pairs(moesim, pairs, tmp_path):
+    rows = tmp_path / "rows.csv"
+    shown = moesim("validate", "--pairs", "--runs", pairs, "--csv", rows, "--jobs", 1)
+    assert (shown.code, shown.err) == (0, "")
+    for words in ("right direction", "+30.0%", "refused", "3 rows, 1 estimated"):
+        assert words in shown.out
+    assert rows.read_text().count("\n") == 4
+    found = moesim("validate", "--pairs", "--runs", pairs, "--group-by", "metric", "--jobs", 1, "--json").json
+    assert [row["status"] for row in found["rows"]] == ["estimated", "refused", "left out"]
+    assert found["rows"][0]["right"] is True
+    assert found["summary"][-1]["metric"] == "all"
+    assert sum(found["left_out"].values()) == 2
+
+
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
+        (("--pairs", "--plot", "p.svg"), "--plot: draws runs, not pairs"),
+        (("--pairs", "--group-by", "gpu"), "--group-by: no column 'gpu' of pairs"),
         (("--runs", "none.csv"), "--runs: there is no file 'none.csv'"),
         (("--group-by", "gpus"), "--group-by: no column 'gpus'; did you mean 'gpu'?"),
         (("--plot", "p.txt"), "--plot: 'p.txt' is no picture"),

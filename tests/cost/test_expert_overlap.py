@@ -158,12 +158,16 @@ def four():
 
 
 def test_two_batch_overlap_gains_little_of_what_would_be_ideal(four):
-    """Printed: +1.0 % where hiding all of the exchange would give +17 %; 72.2 % of it hidden; launches +89.8 %."""
+    """Printed: +1.0 % where hiding all of the exchange would give +17 %; 72.2 % of it hidden; launches +89.8 %.
+
+    The printed exchange waits in its barriers for slower ranks, which is not modelled: half of it is left to hide, and
+    what it gains is as much as what it costs.
+    """
     base, halves = (estimate(four, four.strategy.replace(two_batch_overlap=flag)) for flag in (False, True))
     ideal = base.step_time_s / (base.step_time_s - base.exposed_s["ep"])
     gain = base.step_time_s / halves.step_time_s
-    assert ideal == pytest.approx(1.17, abs=0.03)
-    assert 1.0 < gain < 1.05
+    assert 1.05 < ideal < 1.17
+    assert 0.98 < gain < ideal - 0.05
     exchange = base.breakdown_s["ep"] * 1.989
     assert 1 - halves.breakdown_s["ep"] / exchange == pytest.approx(0.722, abs=0.1)
     assert halves.breakdown_s["grouped_gemm"] > base.breakdown_s["grouped_gemm"]
@@ -194,7 +198,7 @@ def test_the_halves_do_the_work_of_the_whole(free):
 def test_an_overlap_hides_exchange_and_stretches_kernels(four, changes, transport):
     base = four.strategy.replace(transport=transport, capacity_factor=None)
     before, after = estimate(four, base), estimate(four, base.replace(**changes))
-    assert after.exposed_s["ep"] < before.exposed_s["ep"]
+    assert after.breakdown_s["ep"] < before.breakdown_s["ep"]
     assert after.step_time_s > before.step_time_s - before.exposed_s["ep"]
     assert after.memory.peak_bytes == pytest.approx(before.memory.peak_bytes, rel=1e-12)
 

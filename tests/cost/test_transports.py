@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+import moesim
 from moesim.cost.collectives import collective_time
 from moesim.cost.machine import Group
 from moesim.cost.transports import leg_time, transports
@@ -173,8 +174,11 @@ def test_a_domain_of_72_gpus_is_one_domain(machine):
 
 def test_rowwise_by_hand(machine):
     constants = {
-        "num_blocks": 10.0,
+        "num_blocks": 20.0,
+        "weighted_blocks": 10.0,
+        "far_blocks": 5.0,
         "block_bandwidth": 8e9,
+        "shared_bandwidth": 480e9,
         "route_map": 20 * US,
         "barrier": 10 * US,
         "message_rate": 1e6,
@@ -185,11 +189,14 @@ def test_rowwise_by_hand(machine):
     rowwise = transports.get("nvshmem-rowwise")
     changed = replace(machine, transports={"nvshmem-rowwise": constants})
     four = leg(top_k=4)
-    # a row for every route, 7/8 of them remote, ten blocks of 8 GB/s; only a dispatch that counts builds the map
-    expected = 10 * US + 7 / 8 * 4 * PAYLOAD / 80e9
-    assert leg_time(rowwise, four, NODE, changed) == pytest.approx(expected, rel=1e-12)
+    # a row for every route, local or not: 20 blocks of 8 GB/s share 480, which leaves 120; only a dispatch that counts
+    # builds the map, and weighted rows have 10 blocks: 80 of 480 leave 480/7
+    every = 4 * PAYLOAD / 120e9
+    assert leg_time(rowwise, four, NODE, changed) == pytest.approx(10 * US + every, rel=1e-12)
     counting = leg_time(rowwise, leg(top_k=4, counts=True), NODE, changed)
-    assert counting == pytest.approx(expected + 20 * US, rel=1e-12)
+    assert counting == pytest.approx(30 * US + every, rel=1e-12)
+    weighted = 10 * US + 4 * PAYLOAD * 7 / 480e9
+    assert leg_time(rowwise, replace(four, weighted=True), NODE, changed) == pytest.approx(weighted, rel=1e-12)
     # across nodes the NIC takes a million rows a second: 3/4 of 1,600 routes
     assert leg_time(rowwise, four, NODES, changed) == pytest.approx(10 * US + 1200 / 1e6, rel=1e-12)
     assert rowwise.passes(four, NODE) == LayoutPasses()
@@ -200,10 +207,23 @@ def test_rowwise_by_hand(machine):
 
 def test_more_blocks_end_at_the_rate_of_the_links(machine):
     rowwise = transports.get("nvshmem-rowwise")
-    blocks = {**machine.transports["nvshmem-rowwise"], "num_blocks": 1e6}
+    blocks = {**machine.transports["nvshmem-rowwise"], "num_blocks": 1e6, "shared_bandwidth": 1e15}
     changed = replace(machine, transports={"nvshmem-rowwise": blocks})
     expected = blocks["barrier"] + 7 / 8 * PAYLOAD / machine.links.nvlink_bandwidth
-    assert leg_time(rowwise, leg(), NODE, changed) == pytest.approx(expected)
+    assert leg_time(rowwise, leg("combine"), NODE, changed) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("blocks", "bandwidth"), [(4, 16.4e9), (16, 65e9), (32, 126e9), (64, 241e9), (128, 459e9), (256, 780e9)]
+)
+def test_blocks_of_the_rowwise_exchange_against_their_micro_benchmark(blocks, bandwidth):
+    """OLMo-core, alltoall_results.txt: bandwidth by thread blocks on four B300 of a node."""
+    told = moesim.from_names("olmo-8l-32e", "hgx-b300:1", "olmo-core").machine
+    constants = {**told.transports["nvshmem-rowwise"], "num_blocks": blocks, "barrier": 0.0}
+    changed = replace(told, transports={"nvshmem-rowwise": constants})
+    size = TOKENS * ROW
+    found = size / leg_time(transports.get("nvshmem-rowwise"), leg("combine"), Group(4.0, 4.0), changed)
+    assert found == pytest.approx(bandwidth, rel=0.03)
 
 
 @pytest.mark.parametrize("name", transports.names())

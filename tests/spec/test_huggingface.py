@@ -252,14 +252,11 @@ def test_every_family_reads_something() -> None:
 def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("config.json").write_text(json.dumps(DEEPSEEK_V3))
-    shown = CliRunner().invoke(app, ["specs", "models", "mine", "--from", "config.json"])
+    shown = CliRunner().invoke(app, ["import", "hf", "config.json", "--name", "mine"])
     assert shown.exit_code == 0
     assert "name: mine\n" in shown.stdout
-    written = CliRunner().invoke(app, ["specs", "models", "--from", "config.json", "-o", "copy.yaml"])
+    written = CliRunner().invoke(app, ["import", "hf", "config.json", "-o", "copy.yaml"])
     assert (written.exit_code, written.stdout) == (0, "")
     assert Path("copy.yaml").read_text() == shown.stdout.replace("mine", "copy")
-    as_json = CliRunner().invoke(app, ["specs", "models", "mine", "--from", "config.json", "--json"])
+    as_json = CliRunner().invoke(app, ["import", "hf", "config.json", "--name", "mine", "--json"])
     assert json.loads(as_json.stdout)["mtp_layers"] == 1
-    wrong = CliRunner().invoke(app, ["specs", "gpus", "--from", "config.json"])
-    assert isinstance(wrong.exception, SpecError)
-    assert "write moesim specs models --from config.json" in str(wrong.exception)

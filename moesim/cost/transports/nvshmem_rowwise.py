@@ -23,20 +23,27 @@ class Rowwise:
     def leg_time(self, leg: ExpertLeg, group: Group, machine: Machine) -> Numeric:
         r"""Time of one leg. [s]
 
-        .. math:: T = T_{map} + T_{bar} + \max\left(y / \min(n_b \beta_b, \beta_{nvl}),\; r / \rho\right)
+        .. math::
 
-        with y the bytes of remote rows, n_b blocks of bandwidth beta_b each, and r rows to other domains at the message
-        rate rho of a NIC. Only a dispatch builds the map.
+            T = T_{map} + T_{bar} + \max\left(y \left(\frac{1}{n_b \beta_b} + \frac{1}{\beta_s}\right),\;
+                \frac{y (1 - 1/n)}{\beta_{nvl}},\; \frac{r}{\rho}\right)
+
+        with y the bytes of all rows: the blocks copy those that stay on the GPU as they do the others. n_b blocks have a
+        bandwidth of beta_b each until they share beta_s; r rows go to other domains at the message rate rho of a NIC. Only
+        a forward dispatch builds the map; rows that are weighted as they leave have fewer blocks.
         """
         constants = machine.transports[NAME]
         rows = leg.busy_tokens * leg.top_k
-        remote = rows * leg.row_bytes * (1 - 1 / group.size)
-        bandwidth = np.minimum(constants["num_blocks"] * constants["block_bandwidth"], machine.links.nvlink_bandwidth)
+        moved = rows * leg.row_bytes
+        near = constants["weighted_blocks" if leg.weighted else "num_blocks"]
+        blocks = np.where(group.nodes > 1, constants["far_blocks"], near)
+        copied = moved * (1 / (blocks * constants["block_bandwidth"]) + 1 / constants["shared_bandwidth"])
+        linked = moved * (1 - 1 / group.size) / machine.links.nvlink_bandwidth
         crossing = rows * (1 - group.per_node / group.size)
         wire = machine.links.nic_bandwidth * group.reach.of("all-to-all")
         network = np.maximum(crossing / constants["message_rate"], crossing * leg.row_bytes / wire)
         start = constants["barrier"] + group.reach.of("far-latency") + (constants["route_map"] if leg.counts else 0.0)
-        return start + np.maximum(remote / bandwidth, network)
+        return start + np.maximum(np.maximum(copied, linked), network)
 
     def passes(self, leg: ExpertLeg, group: Group) -> LayoutPasses:
         """Rows land in expert order and are reduced while they are read back: no layout pass."""

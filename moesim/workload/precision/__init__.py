@@ -33,6 +33,9 @@ class Recipe:
     row_bytes
         Bytes of a value that the expert exchange dispatches. Every recipe leaves messages in BF16, as the frameworks do
         unless told otherwise. [B]
+    beside_output_bytes
+        Bytes of a value of the attention output that are kept cast beside it. The core keeps it in BF16 for its own
+        backward; Transformer Engine casts that again for wgrad, except with delayed scaling. [B]
     """
 
     rate: str
@@ -43,6 +46,7 @@ class Recipe:
     weight_copies_bytes: float = 0.0
     wgrad_rate: str | None = None
     row_bytes: float = 2.0
+    beside_output_bytes: float = 0.0
 
     @property
     def casts(self) -> bool:

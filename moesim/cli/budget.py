@@ -1,0 +1,70 @@
+"""``moesim budget``: days, GPU-hours, money and energy of a whole run."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from moesim.base.errors import SpecError
+from moesim.base.units import parse_quantity
+from moesim.cli import grammar
+from moesim.cli.scale import node_counts
+
+HELP = """Say what training on a number of tokens takes: days, GPU-hours, money, energy; several sizes side by side."""
+SUFFIXES = {"K": 1e3, "M": 1e6, "B": 1e9, "T": 1e12}
+
+
+def command(
+    tokens: Annotated[str, typer.Option("--tokens", metavar="N", help="Tokens to train on, such as 14.8T or 300B.")],
+    scenario: grammar.Scenario = None,
+    model: grammar.ModelOption = None,
+    cluster: grammar.ClusterOption = None,
+    changes: grammar.SetOption = None,
+    nodes: Annotated[
+        str | None, typer.Option("--nodes", metavar="N,N,...", help="Compare these, at the same global batch.")
+    ] = None,
+    price: Annotated[float | None, typer.Option("--price", min=0, help="Of a GPU for an hour.")] = None,
+    goodput: Annotated[
+        float, typer.Option("--goodput", min=0.01, max=1, help="Share of the time that makes progress.")
+    ] = 1.0,
+    deadline: Annotated[str | None, typer.Option("--deadline", metavar="TIME", help="Such as 30d.")] = None,
+    as_json: grammar.JsonOption = False,
+    output: grammar.OutputOption = None,
+) -> None:
+    """Run the verb."""
+    count = token_count(tokens)
+    by = _time(deadline)
+    counts = None if nodes is None else node_counts(nodes)
+    grammar.writable(output=output)
+    problem = grammar.changed_problem(scenario, model, cluster, changes)
+
+    from moesim.report.scaling import budget_table
+    from moesim.studies.budget import budget
+
+    found = budget(problem, count, counts, goodput, price, by)
+    grammar.deliver(found.to_dict(), budget_table(found), as_json, output)
+
+
+def token_count(text: str) -> float:
+    """Return a number of tokens; a `SpecError` where it is none."""
+    scale = SUFFIXES.get(text[-1:].upper(), 1.0)
+    try:
+        value = float(text[:-1] if text[-1:].upper() in SUFFIXES else text) * scale
+    except ValueError:
+        value = 0.0
+    if not 0 < value < 1e18:
+        raise SpecError.single("--tokens", "", f"'{text}' is no number of tokens", "write for example 14.8T or 300B")
+    return value
+
+
+def _time(text: str | None) -> float | None:
+    if text is None:
+        return None
+    try:
+        value = parse_quantity(text, "time")
+    except ValueError as error:
+        raise SpecError.single("--deadline", "", str(error)) from None
+    if value <= 0:
+        raise SpecError.single("--deadline", "", f"'{text}' is not more than zero")
+    return value

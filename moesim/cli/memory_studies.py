@@ -1,0 +1,70 @@
+"""``moesim recompute`` and ``moesim max-seq``: memory against time."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from moesim.base.errors import SpecError
+from moesim.base.units import parse_quantity
+from moesim.cli import grammar
+
+RECOMPUTE_HELP = (
+    """Rank what could be recomputed by the memory it frees for its time; --target-free picks enough of it."""
+)
+LONGEST_HELP = """Find the longest sequence that fits, as the job stands and under each --vary."""
+
+
+def recompute(
+    scenario: grammar.Scenario = None,
+    model: grammar.ModelOption = None,
+    cluster: grammar.ClusterOption = None,
+    changes: grammar.SetOption = None,
+    target_free: Annotated[
+        str | None, typer.Option("--target-free", metavar="BYTES", help="Memory to free, such as 6GiB.")
+    ] = None,
+    as_json: grammar.JsonOption = False,
+    output: grammar.OutputOption = None,
+) -> None:
+    """Run the verb."""
+    target = None if target_free is None else _bytes(target_free)
+    grammar.writable(output=output)
+    problem = grammar.changed_problem(scenario, model, cluster, changes)
+
+    from moesim.report.memory_studies import ranking_table
+    from moesim.studies.recomputing import ranked
+
+    found = ranked(problem, target)
+    grammar.deliver(found.to_dict(), ranking_table(found), as_json, output)
+
+
+def longest(
+    scenario: grammar.Scenario = None,
+    model: grammar.ModelOption = None,
+    cluster: grammar.ClusterOption = None,
+    changes: grammar.SetOption = None,
+    vary: grammar.VaryOption = None,
+    as_json: grammar.JsonOption = False,
+    output: grammar.OutputOption = None,
+) -> None:
+    """Run the verb."""
+    variants = grammar.variants(vary)
+    grammar.writable(output=output)
+    problem = grammar.changed_problem(scenario, model, cluster, changes)
+
+    from moesim.report.memory_studies import longest_table
+    from moesim.studies import longest as study
+
+    found = study.longest(problem, variants)
+    grammar.deliver([one.to_dict() for one in found], longest_table(found), as_json, output)
+
+
+def _bytes(text: str) -> float:
+    try:
+        value = parse_quantity(text, "bytes")
+    except ValueError as error:
+        raise SpecError.single("--target-free", "", str(error)) from None
+    if value <= 0:
+        raise SpecError.single("--target-free", "", f"'{text}' is not more than zero")
+    return value

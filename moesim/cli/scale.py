@@ -1,0 +1,51 @@
+"""``moesim scale``: the same job on more nodes."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from moesim.base.errors import SpecError
+from moesim.cli import grammar
+
+HELP = """Put a job on several numbers of nodes: step, efficiency, and what binds it at each.
+
+Data-parallel replicas take the nodes; --fixed batch keeps the global batch (strong scaling), --fixed batch-per-gpu that
+of a GPU (weak scaling).
+"""
+Nodes = Annotated[str, typer.Option("--nodes", metavar="N,N,...", help="Numbers of nodes, such as 2,4,8.")]
+
+
+def node_counts(text: str) -> list[int]:
+    """Return a list of whole numbers above zero; a `SpecError` where it is none."""
+    words = [word.strip() for word in text.split(",") if word.strip()]
+    if not words or not all(word.isdigit() and int(word) > 0 for word in words):
+        raise SpecError.single("--nodes", "", f"'{text}' is no list of node counts", "write for example --nodes 2,4,8")
+    return [int(word) for word in dict.fromkeys(words)]
+
+
+def command(
+    nodes: Nodes,
+    scenario: grammar.Scenario = None,
+    model: grammar.ModelOption = None,
+    cluster: grammar.ClusterOption = None,
+    changes: grammar.SetOption = None,
+    fixed: Annotated[str, typer.Option("--fixed", help="batch or batch-per-gpu.")] = "batch",
+    as_json: grammar.JsonOption = False,
+    output: grammar.OutputOption = None,
+) -> None:
+    """Run the verb."""
+    counts = node_counts(nodes)
+    grammar.writable(output=output)
+    problem = grammar.changed_problem(scenario, model, cluster, changes)
+
+    from moesim.base.errors import did_you_mean
+    from moesim.report.scaling import scaling_table
+    from moesim.studies.scaling import FIXED, scaled
+
+    if fixed not in FIXED:
+        raise SpecError.single("--fixed", "", f"'{fixed}' is nothing to keep", did_you_mean(fixed, FIXED))
+    points = scaled(problem, counts, fixed)
+    plain = {"fixed": fixed, "points": [point.to_dict() for point in points]}
+    grammar.deliver(plain, scaling_table(points, fixed), as_json, output)

@@ -1,0 +1,92 @@
+"""The same job on more or fewer nodes: what scaling it gains, where it stops, and what stops it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from moesim.base.errors import SpecError
+from moesim.estimator import estimate
+from moesim.problem import Problem
+from moesim.result import Estimate
+
+FIXED = ("batch", "batch-per-gpu")
+"""What stays while the nodes change: the global batch (strong scaling) or the batch of a GPU (weak scaling)."""
+
+
+@dataclass(frozen=True)
+class Point:
+    """A job on a number of nodes; ``efficiency``: tokens/s per GPU over those of the first point that runs. [-]"""
+
+    nodes: int
+    gpus: int
+    global_batch: int
+    answer: Estimate | None
+    efficiency: float | None
+    refused: tuple[str, ...] = ()
+
+    @property
+    def tokens_per_s(self) -> float | None:
+        """Of the whole job. [1/s]"""
+        return None if self.answer is None else self.answer.tokens_per_s_per_gpu * self.gpus
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values in SI units."""
+        plain: dict[str, Any] = {"nodes": self.nodes, "gpus": self.gpus, "global_batch": self.global_batch}
+        if self.answer is None:
+            return plain | {"refused": list(self.refused)}
+        return plain | {
+            "step_time_s": self.answer.step_time_s,
+            "low_s": self.answer.low_s,
+            "high_s": self.answer.high_s,
+            "tokens_per_s": self.tokens_per_s,
+            "tokens_per_s_per_gpu": self.answer.tokens_per_s_per_gpu,
+            "mfu": self.answer.mfu,
+            "efficiency": self.efficiency,
+            "binding": self.answer.binding["resource"],
+            "exposed_s": dict(self.answer.exposed_s),
+            "bubble_fraction": self.answer.bubble_fraction,
+            "peak_bytes": self.answer.memory.peak_bytes,
+            "fits": self.answer.feasible,
+        }
+
+
+def scaled(problem: Problem, nodes: Sequence[int], fixed: str = "batch") -> tuple[Point, ...]:
+    """Estimates of a job on several numbers of nodes; its replicas take what the other degrees leave.
+
+    Parameters
+    ----------
+    problem
+        The job, whose strategy keeps its degrees.
+    nodes
+        Numbers of nodes.
+    fixed
+        What stays: ``batch`` or ``batch-per-gpu``.
+
+    Raises
+    ------
+    SpecError
+        Where none of them can be estimated, with every reason.
+    """
+    before = problem.scenario.cluster.count
+    found: list[Point] = []
+    issues = []
+    first: float | None = None
+    for count in nodes:
+        batch = problem.global_batch if fixed == "batch" else problem.global_batch * count // before
+        gpus = problem.machine.num_gpus * count // before
+        try:
+            if fixed != "batch" and problem.global_batch * count % before:
+                what = f"{problem.global_batch} sequences on {before} nodes are no whole number on {count}"
+                raise SpecError.single("--nodes", "", what, "name multiples of a part of the nodes")
+            answer = estimate(problem.with_changes({"cluster.count": str(count), "global_batch": str(batch)}))
+        except SpecError as error:
+            issues += list(error.issues)
+            found.append(Point(count, gpus, batch, None, None, tuple(str(issue) for issue in error.issues)))
+            continue
+        first = first or answer.tokens_per_s_per_gpu
+        found.append(Point(count, gpus, batch, answer, answer.tokens_per_s_per_gpu / first))
+    if first is None:
+        raise SpecError(issues)
+    return tuple(found)

@@ -1,0 +1,59 @@
+"""Verbs that ask a question of several estimates."""
+
+import pytest
+
+JOB = "qwen3-235b-h100x256"
+
+
+def test_scale(moesim):
+    found = moesim("scale", JOB, "--nodes", "16,32,64", "--json").json
+    assert [point["nodes"] for point in found["points"]] == [16, 32, 64]
+    assert "refused" in found["points"][0]
+    shown = moesim("scale", JOB, "--nodes", "16,32,64").out
+    assert "16 nodes refused" in shown
+    assert "100.0%" in shown
+
+
+def test_budget(moesim):
+    call = ("budget", JOB, "--tokens", "2T", "--price", 2.5, "--nodes", "32,64", "--deadline", "30d")
+    found = moesim(*call, "--json").json
+    assert [cost["meets"] for cost in found["costs"]] == [cost["time_s"] <= 30 * 86400 for cost in found["costs"]]
+    assert "missed by" in moesim(*call).out
+
+
+def test_recompute(moesim):
+    found = moesim("recompute", JOB, "--set", "recompute=none", "--target-free", "6GiB", "--json").json
+    assert found["peak_bytes"] - found["chosen_peak_bytes"] >= found["target_bytes"] == 6 * 2**30
+    assert "to free 6.00 GiB: add" in moesim("recompute", JOB, "--set", "recompute=none", "--target-free", "6GiB").out
+
+
+def test_max_seq(moesim):
+    (found,) = moesim("max-seq", JOB, "--json").json
+    assert found["sequence_length"] >= 4096
+    assert f"{found['sequence_length']:,}" in moesim("max-seq", JOB).out
+
+
+def test_sensitivity(moesim, tmp_path):
+    picture = tmp_path / "tornado.svg"
+    found = moesim("sensitivity", JOB, "--json", "--plot", picture).json
+    sizes = [abs(one["elasticity"]) for one in found["elasticities"]]
+    assert sizes == sorted(sizes, reverse=True)
+    assert all(one["low_s"] <= found["step_time_s"] <= one["high_s"] for one in found["swings"])
+    assert picture.read_text().startswith("<?xml")
+    assert "what is not known well" in moesim("sensitivity", JOB).out
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (("scale", JOB, "--nodes", "two"), "--nodes: 'two' is no list of node counts"),
+        (("scale", JOB, "--nodes", "32", "--fixed", "gbs"), "--fixed: 'gbs' is nothing to keep"),
+        (("budget", JOB, "--tokens", "many"), "--tokens: 'many' is no number of tokens"),
+        (("budget", JOB, "--tokens", "1T", "--deadline", "-3d"), "--deadline: "),
+        (("recompute", JOB, "--target-free", "six"), "--target-free: "),
+        (("sensitivity", JOB, "--plot", "a.txt"), "--plot: 'a.txt' is no picture"),
+    ],
+)
+def test_bad_input_is_one_line(moesim, call, message):
+    (line,) = moesim(*call).lines
+    assert line.startswith(message)
