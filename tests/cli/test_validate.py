@@ -80,7 +80,7 @@ def test_pairs(moesim, pairs, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        (("--pairs", "--plot", "p.svg"), "--plot: draws runs, not pairs"),
+        (("--pairs", "--plot", "p.svg"), "--plot: is for runs, not for pairs; leave out --plot or --pairs"),
         (("--pairs", "--group-by", "gpu"), "--group-by: no column 'gpu' of pairs"),
         (("--runs", "none.csv"), "--runs: there is no file 'none.csv'"),
         (("--group-by", "gpus"), "--group-by: no column 'gpus'; did you mean 'gpu'?"),
