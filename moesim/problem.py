@@ -91,7 +91,9 @@ class Problem:
 
     def plan(self, strategy: Strategy | None = None) -> Plan:
         """Resolve a strategy; a :class:`SpecError` with one issue per broken rule where it is not legal."""
-        return self._own_plan if strategy is None or strategy == self.strategy else self._plan(strategy)
+        if strategy is None or (not strategy.shape and strategy == self.strategy):
+            return self._own_plan
+        return self._plan(strategy)
 
     @cached_property
     def _own_plan(self) -> Plan:

@@ -78,7 +78,7 @@ class _Tasks:
         return len(self.lane) - 1
 
 
-@lru_cache(maxsize=512)
+@lru_cache(maxsize=256)
 def chunk_tasks(structures: tuple[Structure, ...], sequence: tuple[tuple[int, int], ...]) -> ChunkTasks:
     """Tasks of a sequence of pieces.
 
@@ -143,7 +143,7 @@ def chunk_tasks(structures: tuple[Structure, ...], sequence: tuple[tuple[int, in
     return ChunkTasks(lane, rows, preds, level, 2 * total + 1)
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=32)
 def joined_chunks(chunks: tuple[ChunkTasks, ...]) -> JoinedChunks:
     """Chunks side by side, each on lanes of its own."""
     counts = [len(chunk.lane) for chunk in chunks]

@@ -214,6 +214,11 @@ class Group:
     reach: Reach = FREE
 
     @cached_property
+    def fitted(self) -> dict[tuple[str, str, int], tuple[object, Numeric]]:
+        """Corrections of measurements for these ranks, each worked out once."""
+        return {}
+
+    @cached_property
     def nodes(self) -> Numeric:
         """NVLink domains that the group spans. [-]"""
         nodes = self.size / self.per_node

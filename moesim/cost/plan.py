@@ -148,6 +148,7 @@ class Plan(Once):
         """How the products of the experts are made, and how large their buffers are."""
         strategy = self.strategy
         kind, capacity = expert_gemms.get(strategy.expert_gemm), strategy.capacity_factor
+        low = strategy.dispatch_precision == "recipe"
         slack = np.maximum(capacity / self.routed_load, 1.0) if strategy.sync_free and capacity is not None else 1.0
         return ExpertProducts(
             kind=strategy.expert_gemm,
@@ -155,7 +156,8 @@ class Plan(Once):
             host_counts=kind.host_counts,
             padding=capacity if kind.padded else None,
             slack=slack,
-            low_dispatch=strategy.dispatch_precision == "recipe",
+            low_dispatch=low,
+            low_legs=low and getattr(self.transport, "casts_every_leg", False),
             fused_forward=strategy.expert_kernel != "separate",
             fused_backward=strategy.expert_kernel == "fused",
             waves=strategy.expert_waves,

@@ -13,7 +13,7 @@ from moesim.cost.collectives.elementwise import pick
 from moesim.cost.machine import Group, Links
 from moesim.cost.plan import Plan
 from moesim.cost.stage import Keep, Ops
-from moesim.cost.transports import distinct_groups
+from moesim.cost.transports import reached_domains
 from moesim.cost.transports.deduplicated import Deduplicated
 from moesim.workload.ops import ExpertLeg, Message
 
@@ -62,7 +62,7 @@ def leg_nic_time(leg: ExpertLeg, group: Group, links: Links, once: bool) -> Nume
     """
     copies = leg.top_k * (1 - group.per_node / group.size)
     if once:
-        copies = distinct_groups(group.nodes, leg.top_k, leg.num_experts) * (1 - 1 / group.nodes)
+        copies = reached_domains(leg, group) * (1 - 1 / group.nodes)
     seconds = leg.busy_tokens * leg.row_bytes * copies / (links.nic_bandwidth * group.reach.of("all-to-all"))
     return pick(group.nodes > 1, seconds, 0.0)
 

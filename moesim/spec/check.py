@@ -57,11 +57,12 @@ def check() -> list[Issue]:
         known = sources()
     except SpecError as error:
         problems.extend(error.issues)
-    for kind in library.KINDS:
-        taken: dict[str, str] = {}
-        for name in library.names(kind):
-            _check_file(kind, name, known, taken, problems)
-        _check_refused(kind, taken, problems)
+    with library.unchanging():
+        for kind in library.KINDS:
+            taken: dict[str, str] = {}
+            for name in library.names(kind):
+                _check_file(kind, name, known, taken, problems)
+            _check_refused(kind, taken, problems)
     return problems.issues
 
 

@@ -222,6 +222,9 @@ class _Conversion:
         number = self.config.get(keys.shared_experts) or 0 if keys.shared_experts else int(shared > 0)
         if number:
             moe |= {"num_shared_experts": number, "shared_ffn_size": shared or number * size}
+        groups = self.config.get(keys.groups) or 1 if keys.groups else 1
+        if groups > 1 and self.config.get("topk_method") != "greedy":
+            moe |= {"expert_groups": groups, "groups_per_token": self.config.get("topk_group") or groups}
         dense = self.config.get("first_k_dense_replace") or 0
         only = sorted(self.config.get("mlp_only_layers") or ())
         if only and only != list(range(len(only))):

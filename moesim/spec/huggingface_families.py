@@ -12,7 +12,10 @@ LayerRule = Callable[[Mapping[str, Any], int], list[bool]]
 
 @dataclass(frozen=True)
 class MoeKeys:
-    """Keys of the experts: how many, their size, the size of the shared experts or their number, the dense size."""
+    """Keys of the experts.
+
+    How many, their size, the size of the shared experts or their number, the dense size, and groups that routes stay in.
+    """
 
     experts: str
     size: str
@@ -20,6 +23,7 @@ class MoeKeys:
     shared_size: str = ""
     shared_experts: str = ""
     dense: str = "intermediate_size"
+    groups: str = ""
 
 
 @dataclass(frozen=True)
@@ -81,7 +85,7 @@ def _rotary(config: Mapping[str, Any], num_layers: int) -> list[bool]:
 _DEEPSEEK = Family(
     latent=True,
     defaults={"first_k_dense_replace": 0},
-    moe=MoeKeys("n_routed_experts", "moe_intermediate_size", shared_experts="n_shared_experts"),
+    moe=MoeKeys("n_routed_experts", "moe_intermediate_size", shared_experts="n_shared_experts", groups="n_group"),
 )
 _QWEN2 = Family(defaults={"use_sliding_window": False}, biased=True, window=_late)
 _OLMO2 = Family(qk_norm=True)

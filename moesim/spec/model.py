@@ -130,7 +130,8 @@ class MoeSpec(SpecModel):
     """Routed experts of a decoder layer, and the shared experts beside them.
 
     ``shared_ffn_size`` is that of all shared experts together. The first ``first_k_dense`` layers are dense; after
-    them every ``every``-th layer is routed: layers i with (i + 1) % every == 0.
+    them every ``every``-th layer is routed: layers i with (i + 1) % every == 0. A router that first chooses
+    ``groups_per_token`` of ``expert_groups`` equal groups, and experts in those alone, reaches fewer ranks.
     """
 
     num_experts: Count
@@ -141,6 +142,20 @@ class MoeSpec(SpecModel):
     shared_ffn_size: Annotated[StrictInt, Field(ge=0)] = 0
     first_k_dense: Annotated[StrictInt, Field(ge=0)] = 0
     every: Count = 1
+    expert_groups: Count = 1
+    groups_per_token: Count | None = None
+
+    @model_validator(mode="after")
+    def _whole_groups(self) -> MoeSpec:
+        groups, chosen = self.expert_groups, self.groups_per_token
+        if (groups == 1) != (chosen is None):
+            raise ValueError(f"expert_groups {groups} and groups_per_token {chosen} go together; give both, or neither")
+        if self.num_experts % groups:
+            raise ValueError(f"expert_groups {groups} does not divide {self.num_experts} experts")
+        if chosen is not None and not self.top_k * groups <= chosen * self.num_experts <= groups * self.num_experts:
+            told = f"groups_per_token {chosen} of {groups} groups"
+            raise ValueError(f"{told}: at most all, and enough for top_k {self.top_k}")
+        return self
 
     @model_validator(mode="after")
     def _enough_experts(self) -> MoeSpec:

@@ -124,8 +124,13 @@ def faults(answer: Estimate) -> list[str]:
     numbers |= answer.breakdown_s | {f"exposed {name}": value for name, value in answer.exposed_s.items()}
     stages = answer.memory.stages
     numbers |= {f"{name} of {rank}": value for rank, stage in enumerate(stages) for name, value in stage.items()}
+    numbers |= {"host_bytes_per_node": answer.memory.host_bytes_per_node, "bubble_fraction": answer.bubble_fraction}
+    routing = {name: value for name, value in (answer.routing or {}).items() if value is not None}
+    numbers |= routing
     found += [f"{name} = {value}" for name, value in numbers.items() if not math.isfinite(value)]
     found += [f"{name} = {value} is negative" for name, value in numbers.items() if value < -TOLERANCE]
+    if routing and not (routing["hottest_rank_load"] > 0 and routing.get("dropped_share", 0.0) < 1):
+        found.append("no rank has rows, or all are dropped")
     if not answer.step_time_s > 0:
         found.append("a step takes no time")
     if not _equal(sum(answer.breakdown_s.values()), answer.step_time_s):

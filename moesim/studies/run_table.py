@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from moesim.base.units import format_quantity
 from moesim.cost.memory import plan_memory
 from moesim.evaluator import evaluate, peak_columns
 from moesim.problem import Problem, resolve
+from moesim.spec import library
 from moesim.spec.load import scenario_from_data
 from moesim.spec.lookup import hardware_for, software_for
 from moesim.workload.strategy import Strategy
@@ -76,7 +77,19 @@ class Run:
 
 def read_runs(path: Path, models: Path | None = None) -> Iterator[Run | Refused]:
     """Every row of a CSV file, as a run or with the reason why not."""
-    return map(run_of, table_rows(path, models))
+    for share in shares(list(table_rows(path, models))):
+        with library.unchanging():
+            found = [run_of(row) for row in share]
+        yield from found
+
+
+SHARE = 8
+"""Rows for which files of the library are looked at once."""
+
+
+def shares(rows: Sequence[Row]) -> list[Sequence[Row]]:
+    """Rows in shares, the last of which may be smaller."""
+    return [rows[first : first + SHARE] for first in range(0, len(rows), SHARE)]
 
 
 def table_rows(path: Path, models: Path | None = None) -> Iterator[Row]:

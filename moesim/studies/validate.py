@@ -19,7 +19,7 @@ from moesim.intervals import MODEL_FORM
 from moesim.result import Estimate
 from moesim.spec import library
 from moesim.studies.error_budget import Budget, row_budget
-from moesim.studies.run_table import Refused, Run, run_of, table_rows
+from moesim.studies.run_table import Refused, Run, run_of, shares, table_rows
 from moesim.studies.step_factors import judged
 
 SHIPPED = "published_runs.csv"
@@ -115,20 +115,14 @@ def validated(
     budget
         Whether to say what each error may come from.
     """
-    rows = list(table_rows(path, models))
-    shares = [rows[first : first + SHARE] for first in range(0, len(rows), SHARE)]
-    priced = partial(rows_of, changes=changes, budget=budget)
+    rows, priced = list(table_rows(path, models)), partial(rows_of, changes=changes, budget=budget)
     if jobs <= 1:
-        for share in shares:
+        for share in shares(rows):
             yield from priced(share)
         return
     with ProcessPoolExecutor(jobs) as pool:
-        for found in pool.map(priced, shares):
+        for found in pool.map(priced, shares(rows)):
             yield from found
-
-
-SHARE = 8
-"""Rows that a process takes at a time."""
 
 
 def rows_of(

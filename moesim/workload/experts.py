@@ -42,6 +42,7 @@ def expert_block(moe: Moe, hidden: int, setting: Setting, norms: int = 1) -> Blo
         addition("expert-residual-backward", 2 * copy, "combine"),
         *((traffic("expert-output-norm-backward", 4 * copy, 2, "combine"),) if extra else ()),
         routed.layout("unpermute-backward", passes.after_combine, "combine"),
+        *_leg_cast("combine-backward-cast", local, routed, "combine"),
         *_hot_experts(routed, "gather-hot-experts-again", "all-gather", 2.0),
         *(_fused_backward(routed) if products.fused_backward else _exchanged_backward(routed, shared)),
         *_hot_experts(routed, "reduce-hot-experts", "reduce-scatter", 4.0),
@@ -74,7 +75,8 @@ def _exchanged_forward(routed: Routed, shared: FeedForward) -> tuple[Op, ...]:
     legs = [wave.leg("dispatch", "dispatch") for wave in waves]
     rest: tuple[Op, ...] = ()
     for wave, leg in zip(waves, legs, strict=True):
-        rest += (*_behind(leg, wave.forward(), len(waves)), wave.leg("combine", "combine"))
+        rows = wave.forward() + _leg_cast("combine-cast", wave.rows, wave)
+        rest += (*_behind(leg, rows, len(waves)), wave.leg("combine", "combine"))
     return (*_with_shared(legs[0], shared.forward, routed.setting), *legs[1:], *rest)
 
 
@@ -84,7 +86,8 @@ def _exchanged_backward(routed: Routed, shared: FeedForward) -> tuple[Op, ...]:
     legs = [wave.leg("dispatch", "combine-backward") for wave in waves]
     rest: tuple[Op, ...] = ()
     for wave, leg in zip(waves, legs, strict=True):
-        rest += (*_behind(leg, wave.backward(delayed), len(waves)), wave.leg("combine", "dispatch-backward"))
+        rows = wave.backward(delayed) + _leg_cast("dispatch-backward-cast", wave.rows, wave)
+        rest += (*_behind(leg, rows, len(waves)), wave.leg("combine", "dispatch-backward"))
     if delayed:
         last = rest[-1]
         later = tuple(replace(op, segment=last.segment) for wave in waves for op in wave.weight_gradients())
@@ -124,6 +127,15 @@ def _dispatch_cast(values: Numeric, setting: Setting) -> tuple[Op, ...]:
         return ()
     work = Traffic(recipe.cast_bytes * values, cast=True)
     return (Op("dispatch-cast", "memory_bound", work, recipe.cast_kernels, modules=MOE),)
+
+
+def _leg_cast(name: str, rows: Numeric, routed: Routed, segment: str = "experts") -> tuple[Op, ...]:
+    """Cast of rows that leave, where every leg carries them in the format of the products."""
+    setting = routed.setting
+    if not (setting.products.low_legs and setting.recipe.casts):
+        return ()
+    work = Traffic(setting.recipe.cast_bytes * rows * routed.hidden, cast=True)
+    return (Op(name + routed.suffix, "memory_bound", work, setting.recipe.cast_kernels, segment, MOE),)
 
 
 def _hot_experts(routed: Routed, name: str, collective: str, value_bytes: float) -> tuple[Op, ...]:

@@ -132,13 +132,18 @@ class Dense:
 
 @dataclass(frozen=True)
 class Moe:
-    """Routed experts, chosen ``top_k`` per token, beside shared experts of ``shared_size`` in all (0 for none)."""
+    """Routed experts, chosen ``top_k`` per token, beside shared experts of ``shared_size`` in all (0 for none).
+
+    A token chooses among the experts of ``token_groups`` of ``groups`` equal groups.
+    """
 
     num_experts: int
     top_k: int
     ffn_size: int
     gated: bool = True
     shared_size: int = 0
+    groups: int = 1
+    token_groups: int = 1
 
     def expert_params(self, hidden: int) -> int:
         """Parameters of one expert. [-]"""

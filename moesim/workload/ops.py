@@ -121,7 +121,8 @@ class ExpertLeg:
 
     ``tokens`` on this rank, each with ``top_k`` routes of ``row_bytes``; experts are balanced over the group.
     ``counts``: the ranks do not know yet how many rows they will receive (forward dispatch). ``load``: rows of the
-    hottest rank over the mean. ``node_limit``: NVLink domains that a token's routes may reach.
+    hottest rank over the mean. ``node_limit``: NVLink domains that a token's routes may reach; else they
+    stay in ``token_groups`` of ``groups`` equal groups of experts.
     ``return_bytes``: of a row on its way back. ``weighted``: rows are multiplied by their router weights as they leave.
     """
 
@@ -133,6 +134,8 @@ class ExpertLeg:
     counts: bool = False
     load: Numeric = 1.0
     node_limit: int | None = None
+    groups: int = 1
+    token_groups: int = 1
     return_bytes: Numeric = 0.0
     weighted: bool = False
     flop: Numeric = 0

@@ -23,9 +23,9 @@ def expert_rows(moe: Moe, setting: Setting) -> Numeric:
 def expert_leg(
     moe: Moe, hidden: int, setting: Setting, direction: str = "dispatch", forward: bool = False
 ) -> ExpertLeg:
-    """One leg of the expert exchange; the dispatch of the `forward` may travel cast."""
+    """One leg of the expert exchange; the dispatch of the `forward` may travel cast, and by some transports every leg."""
     row = setting.recipe.row_bytes if direction == "dispatch" else 2.0
-    if forward and setting.products.low_dispatch:
+    if (forward and setting.products.low_dispatch) or setting.products.low_legs:
         row = setting.recipe.operand_bytes
     return ExpertLeg(
         direction,
@@ -35,6 +35,8 @@ def expert_leg(
         row * hidden,
         load=setting.exchanged_load,
         node_limit=setting.node_limit,
+        groups=moe.groups,
+        token_groups=moe.token_groups,
         return_bytes=2.0 * hidden,
     )
 

@@ -78,6 +78,8 @@ class ExpertProducts:
         Rows that buffers hold over those at work: 1 where they are made to measure. [-]
     low_dispatch
         Tokens are cast before the dispatch and travel in the recipe's format.
+    low_legs
+        Rows travel in the recipe's format on every leg: outputs and gradients are cast before they leave.
     fused_forward, fused_backward
         One persistent kernel exchanges and multiplies, in the forward, and for the input gradients in the backward.
     waves
@@ -92,6 +94,7 @@ class ExpertProducts:
     padding: float | None = None
     slack: Numeric = 1.0
     low_dispatch: bool = False
+    low_legs: bool = False
     fused_forward: bool = False
     fused_backward: bool = False
     waves: int = 1

@@ -45,6 +45,7 @@ def test_everything_that_can_be_named(moesim):
     assert listing["schedules"] == [
         "1f1b",
         "1f1b-v",
+        "1f1b-v-ahead",
         "dualpipe",
         "dualpipev",
         "gpipe",

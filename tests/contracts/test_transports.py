@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from moesim.cost.machine import Group, Links, Machine
-from moesim.cost.transports import distinct_groups, leg_time, transports
+from moesim.cost.transports import distinct_groups, leg_time, reached_domains, reached_ranks, transports
 from moesim.problem import Problem
 from moesim.spec import library
 from moesim.workload.ops import ExpertLeg
@@ -197,3 +197,32 @@ def test_deepep_sends_a_token_to_a_node_once_where_nccl_sends_every_route(machin
         leg_time(transports.get(name), many_routes, across, machine) for name in ("deepep", "nccl-alltoall")
     )
     assert nccl > 2 * deepep
+
+
+GROUPED = ExpertLeg("dispatch", 1.0, 8, 256, 1.0, groups=8, token_groups=4)
+
+
+@pytest.mark.parametrize(("ranks", "per_node"), [(8, 8), (16, 8), (32, 8), (64, 8), (128, 8), (64, 64)])
+def test_experts_of_a_few_groups_lie_on_fewer_parts(ranks, per_node):
+    """DeepSeek-V3: 8 of the 128 experts in 4 of 8 groups; against draws."""
+    draw = np.random.default_rng(0)
+    ends: dict[str, list[int]] = {"ranks": [], "nodes": []}
+    for _ in range(4000):
+        groups = draw.choice(8, 4, replace=False)
+        open_to = np.concatenate([np.arange(32) + 32 * one for one in groups])
+        chosen = draw.choice(open_to, 8, replace=False) // (256 // ranks)
+        ends["ranks"].append(len(set(chosen.tolist())))
+        ends["nodes"].append(len(set((chosen // per_node).tolist())))
+    group = Group(float(ranks), float(per_node))
+    assert float(reached_ranks(GROUPED, group)) == pytest.approx(np.mean(ends["ranks"]), rel=0.03)
+    assert float(reached_domains(GROUPED, group)) == pytest.approx(np.mean(ends["nodes"]), rel=0.03)
+
+
+def test_a_limit_by_hand_comes_before_the_groups_of_the_model():
+    group = Group(64.0, 8.0)
+    free = replace(GROUPED, groups=1, token_groups=1)
+    for limit in (2, 8):
+        assert reached_domains(replace(GROUPED, node_limit=limit), group) == reached_domains(
+            replace(free, node_limit=limit), group
+        )
+    assert reached_domains(GROUPED, group) == pytest.approx(float(reached_domains(replace(free, node_limit=4), group)))

@@ -118,13 +118,21 @@ def test_a_hot_rank_fills_the_spare_rows_of_sync_free_buffers(free):
     assert kept == pytest.approx([kept[0]] * 4)
 
 
-def test_a_dispatch_in_the_format_of_the_products_casts_once_and_sends_less(mx):
-    changes = ROWWISE | {"precision": "mxfp8"}
+@pytest.mark.parametrize("transport", ["nvshmem-rowwise", "deepep"])
+def test_a_dispatch_in_the_format_of_the_products_casts_once_and_sends_less(mx, transport):
+    changes = ROWWISE | {"precision": "mxfp8", "transport": transport}
     _, wide, _ = layer(mx, **changes)
     plan, narrow, _ = layer(mx, **changes, dispatch_precision="recipe")
     assert narrow["dispatch"].op.work.row_bytes == pytest.approx(33 / 64 * wide["dispatch"].op.work.row_bytes)
-    for name in ("combine", "combine-backward", "dispatch-backward"):
-        assert narrow[name].op.work.row_bytes == wide[name].op.work.row_bytes
+    every_leg = transport == "nvshmem-rowwise"
+    for name, rows in {"combine": 4, "combine-backward": 1, "dispatch-backward": 4}.items():
+        factor = 33 / 64 if every_leg else 1
+        assert narrow[name].op.work.row_bytes == pytest.approx(factor * wide[name].op.work.row_bytes)
+        assert (f"{name}-cast" in narrow) == every_leg
+        assert f"{name}-cast" not in wide
+        if every_leg:  # rows of the experts, one a route; gradients of the tokens
+            cast, token = (narrow[each].op.work.hbm_bytes for each in (f"{name}-cast", "dispatch-cast"))
+            assert cast == pytest.approx(rows * token)
     assert "expert-up-cast" in wide
     assert "expert-up-cast" not in narrow
     # every token once instead of every route

@@ -176,7 +176,7 @@ def test_what_does_not_go_together_is_refused(free, name, changes, rule):
     [
         ("megatron-core", {"1f1b", "interleaved-1f1b"}),
         ("torchtitan", {"gpipe", "1f1b", "interleaved-1f1b", "zb-v", "dualpipev"}),
-        ("olmo-core", {"1f1b", "interleaved-1f1b", "1f1b-v"}),
+        ("olmo-core", {"1f1b", "interleaved-1f1b", "1f1b-v", "1f1b-v-ahead"}),
         ("nanotron", {"1f1b", "gpipe"}),
         ("xtuner", set()),
     ],

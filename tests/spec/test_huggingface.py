@@ -35,6 +35,7 @@ DEEPSEEK_V3: dict[str, Any] = {
     "kv_lora_rank": 512, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128,
     "n_routed_experts": 256, "n_shared_experts": 1, "num_experts_per_tok": 8, "moe_intermediate_size": 2048,
     "first_k_dense_replace": 3, "moe_layer_freq": 1, "num_nextn_predict_layers": 1, "tie_word_embeddings": False,
+    "n_group": 8, "topk_group": 4, "topk_method": "noaux_tc",
 }  # fmt: skip
 CONFIGS: dict[str, dict[str, Any]] = {
     "llama3-8b": LLAMA3_8B,
@@ -68,12 +69,13 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "kimi-k2": DEEPSEEK_V3 | {
         "model_type": "kimi_k2", "vocab_size": 163840, "num_attention_heads": 64, "num_key_value_heads": 64,
         "n_routed_experts": 384, "first_k_dense_replace": 1, "num_nextn_predict_layers": 0,
+        "n_group": 1, "topk_group": 1,
     },
     "moonlight-16b-a3b": DEEPSEEK_V3 | {
         "hidden_size": 2048, "intermediate_size": 11264, "num_attention_heads": 16, "num_key_value_heads": 16,
         "num_hidden_layers": 27, "vocab_size": 163840, "q_lora_rank": None, "n_routed_experts": 64,
         "n_shared_experts": 2, "num_experts_per_tok": 6, "moe_intermediate_size": 1408, "first_k_dense_replace": 1,
-        "num_nextn_predict_layers": 0,
+        "num_nextn_predict_layers": 0, "n_group": 1, "topk_group": 1,
     },
     "gpt-oss-120b": {
         "model_type": "gpt_oss", "hidden_size": 2880, "intermediate_size": 2880, "head_dim": 64,

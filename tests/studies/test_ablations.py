@@ -125,7 +125,8 @@ def test_two_sides_of_a_pair():
     assert pair.sides == ("MBSK-001", "MBSK-001 recompute=full")
     assert not pair.shared
     found = score(pair)
-    assert found.predicted_effect == pytest.approx(np.log(found.predicted_with / found.predicted_without))
+    values = found.to_dict()
+    assert values["predicted_effect"] == pytest.approx(np.log(values["predicted_with"] / values["predicted_without"]))
     assert found.right
     assert found.moves
     assert Pair("x", "g", "m", "step_time", "MBSK-001", "MBSK-002", (1.0, 1.3)).shared

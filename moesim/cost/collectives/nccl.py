@@ -12,6 +12,7 @@ start hide behind the transfer, as it does on Blackwell. They are kept by collec
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal
 
 from moesim.base.numeric import Numeric
@@ -68,6 +69,15 @@ def factor(links: Links, name: str, term: str, group: Group, default: float) -> 
         scope = "node" if group.size > 4 else "quad" if group.size > 2 else "pair"
         found = fits.get(f"{name}-{scope}-{term}")
         return found if found is not None else fits.get(f"{name}-node-{term}", default)
+    key = (name, term, id(fits))
+    if key not in group.fitted:
+        group.fitted[key] = (fits, _by_scope(fits, name, term, group, default))  # kept, so that no other gets its id
+    factors: Numeric = group.fitted[key][1]
+    return factors
+
+
+def _by_scope(fits: Mapping[str, Numeric], name: str, term: str, group: Group, default: float) -> Numeric:
+    """The correction of one term for groups of several sizes."""
     node, net = fits.get(f"{name}-node-{term}", default), fits.get(f"{name}-net-{term}", default)
     pair, quad = fits.get(f"{name}-pair-{term}", node), fits.get(f"{name}-quad-{term}", node)
     inside = pick(group.size > 4, node, pick(group.size > 2, quad, pair))

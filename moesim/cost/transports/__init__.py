@@ -14,7 +14,8 @@ from moesim.workload.setting import LayoutPasses
 class Transport(Protocol):
     """What a transport declares. Times in s, memory in B, shares of a GPU's SMs in [0, 1].
 
-    It may also say that it ``carries_scales`` of rows in a low precision beside them, and that its buffers are in
+    It may also say that it ``carries_scales`` of rows in a low precision beside them, that it then ``casts_every_leg`` and
+    not only the dispatch of the forward, and that its buffers are in
     ``symmetric_memory``, into which kernels of other ranks write.
     """
 
@@ -49,26 +50,28 @@ def leg_time(transport: Transport, leg: ExpertLeg, group: Group, machine: Machin
 
 def reached_domains(leg: ExpertLeg, group: Group) -> Numeric:
     """Expected number of distinct NVLink domains that a token's routes hit. [-]"""
-    domains, experts = _limited(leg, group)
+    domains, experts = _limited(leg, group.nodes, group.nodes)
     return distinct_groups(domains, leg.top_k, experts)
 
 
 def reached_ranks(leg: ExpertLeg, group: Group) -> Numeric:
     """Expected number of distinct ranks that a token's routes hit. [-]"""
-    domains, experts = _limited(leg, group)
-    ranks = group.size if leg.node_limit is None else domains * group.size / group.nodes
+    ranks, experts = _limited(leg, group.size, group.nodes)
     return distinct_groups(ranks, leg.top_k, experts)
 
 
-def _limited(leg: ExpertLeg, group: Group) -> tuple[Numeric, Numeric]:
-    """Domains that a token may choose among, and their experts.
+def _limited(leg: ExpertLeg, parts: Numeric, domains: Numeric) -> tuple[Numeric, Numeric]:
+    """Parts of a group, ranks or domains, that a token may choose among, and their experts.
 
     A router that is limited to M domains picks them first; the choices among their experts are then as free as before.
+    One that picks groups of experts reaches the parts that hold those groups.
     """
-    if leg.node_limit is None:
-        return group.nodes, leg.num_experts
-    domains = np.minimum(group.nodes, leg.node_limit)
-    return domains, leg.num_experts * domains / group.nodes
+    if leg.node_limit is not None:
+        share = np.minimum(domains, leg.node_limit) / domains
+        return parts * share, leg.num_experts * share
+    share = leg.token_groups / leg.groups
+    few = distinct_groups(np.minimum(parts, leg.groups), leg.token_groups, leg.groups)
+    return np.where(np.greater_equal(parts, leg.groups), parts * share, few), leg.num_experts * share
 
 
 def distinct_groups(num_groups: Numeric, top_k: int, num_experts: Numeric) -> Numeric:

@@ -18,6 +18,7 @@ class Rowwise:
 
     host_syncs = 0
     carries_scales = True
+    casts_every_leg = True  # olmo-core-report, section 11.1.3: 33/32 bytes a value in all four
     symmetric_memory = True
 
     def leg_time(self, leg: ExpertLeg, group: Group, machine: Machine) -> Numeric:

@@ -30,9 +30,12 @@ class OneForwardOneBackwardV(Schedule):
 
     chunks = 2
 
+    def __init__(self, name: str, ahead: int = 0) -> None:
+        self.name, self.ahead = name, ahead
+
     def constraints(self, pp: int, micro_batches: int, vpp: int) -> list[Violation]:
         """Need several ranks with two chunks each."""
-        return [*needs_ranks("1f1b-v", 2, pp, SOURCE), *needs_chunks("1f1b-v", 2, vpp, SOURCE)]
+        return [*needs_ranks(self.name, 2, pp, SOURCE), *needs_chunks(self.name, 2, vpp, SOURCE)]
 
     def stage_rank(self, pp: int, vpp: int) -> tuple[int, ...]:
         """Rank of each stage, on a V."""
@@ -41,7 +44,7 @@ class OneForwardOneBackwardV(Schedule):
     def order(self, pp: int, micro_batches: int, vpp: int, extra_warmup: int = 0) -> Sequence[Program]:
         """Program of each rank."""
         programs: list[list[Slot]] = [[] for _ in range(pp)]
-        for _, rank, kind, stage, micro_batch in Squeeze(pp, micro_batches, extra_warmup).entries:
+        for _, rank, kind, stage, micro_batch in Squeeze(pp, micro_batches, self.ahead + extra_warmup).entries:
             if kind != SECOND_HALF:
                 programs[rank].append(Slot(Op.F if kind == FORWARD else Op.BW, stage, micro_batch))
         return programs
@@ -49,7 +52,13 @@ class OneForwardOneBackwardV(Schedule):
 
 schedules.add(
     "1f1b-v",
-    OneForwardOneBackwardV(),
+    OneForwardOneBackwardV("1f1b-v"),
     summary="whole backwards on a V of two chunks a rank; every rank keeps two thirds of 1F1B's most",
     source=SOURCE,
+)
+schedules.add(
+    "1f1b-v-ahead",
+    OneForwardOneBackwardV("1f1b-v-ahead", ahead=2),
+    summary="1F1B-V whose ranks keep two chunks more, to run forwards earlier (OLMo-core's pull-ahead)",
+    source="olmo-core",
 )
