@@ -1,5 +1,4 @@
-"""Why pairs of docs/accuracy_ablations.md are missed: text for `make_accuracy_ablations.py`, by the name of the "
-    "pair."""
+"""Why pairs of docs/accuracy_ablations.md are missed: text for `make_accuracy_ablations.py`."""
 
 HOST = (
     "Host. What recomputation repeats here is launches. The published step of these runs is 1.8 times the "
@@ -11,8 +10,10 @@ GB200_HOST = (
     "router of 72 kernels): {} "
     "The estimate is of the software at the end of its list, whose steps are bound by kernels."
 )
-POWER = "Clock. {} These GPUs are limited to 500 W, and the predicted kernels take two thirds of the time that "
+POWER = (
+    "Clock. {} These GPUs are limited to 500 W, and the predicted kernels take two thirds of the time that "
     "they must have taken: {}"
+)
 ROUTING = (
     "Load of the experts. How uneven the natural routing of these runs was is not published; the hottest rank is "
     "taken at 1.2 of the mean, "

@@ -1,7 +1,8 @@
 """Fill the tables of docs/accuracy_ablations.md: ``python docs/make_accuracy_ablations.py``.
 
-Published ablations beside the estimates of their pairs, from scenarios/tables/ablation_pairs.csv. Each table stands between
-``<!-- NAME -->`` and ``<!-- end -->``; the text around is written by hand. A miss without a cause in `CAUSES` stops it.
+Published ablations beside the estimates of their pairs, from scenarios/tables/ablation_pairs.csv. Each table stands
+between ``<!-- NAME -->`` and ``<!-- end -->``; the text around is written by hand. A miss without a cause in
+`CAUSES` stops it.
 """
 
 from __future__ import annotations

@@ -216,7 +216,9 @@ minus one, and for changes in per cent the difference in points. Nothing here wa
 ## Does it fit: two reports from practice
 
 A tuning log of torchtitan's 16 billion flavour of DeepSeek-V3 on 8 B200, and LoRA on RTX 4090 (`oom_verdicts.csv`). The MFU of the log
-counts against 2,250 TFLOP/s as here; before the row with batch 4 and no EP nothing but the loss was compiled.
+counts against 2,250 TFLOP/s as here; before the row with batch 4 and no EP nothing but the loss was compiled, here all is. That
+the outputs of experts are kept, and that a compiled loss holds logits and gradient side by side, was found while looking at
+this log: about those two it says nothing.
 
 {table(verdicts, log_lines(), left=2)}
 

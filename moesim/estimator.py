@@ -81,6 +81,7 @@ def estimate(problem: Problem, strategy: Strategy | None = None, measured_s: flo
         bubble_fraction=float(idle_fraction(times.graph, first)),
         walked_stage=last_rank(times.graph, first),
         busy_s=busy_seconds(times.graph, first),
+        sustained_clock=float(np.ravel(plan_blocks(plan).clock)[0]) if plan.machine.gpu.power else None,
         breakdown_s=seconds,
         exposed_s={name: step_time - without for name, without in zip(CLASSES, exposed, strict=True)},
         low_s=spread.low_s,

@@ -122,7 +122,8 @@ class Estimate:
     Times in s, memory in B, rates per GPU; ``breakdown_s`` adds up to ``step_time_s`` along the pipeline rank
     ``walked_stage``, which finishes last; ``busy_s`` tells how long each pipeline rank computes. ``low_s`` and ``high_s``
     are the ends of the 90 % interval; ``interval`` says what it is made of. ``routing``: rows of the hottest rank over
-    the mean, and the share of all rows that a capacity drops where it is known; None in a dense model.
+    the mean, and the share of all rows that a capacity drops where it is known; None in a dense model. ``sustained_clock``:
+    what the power limit leaves of the clock of the tensor cores; None where nobody measured what the GPU draws. [-]
     """
 
     name: str
@@ -137,6 +138,7 @@ class Estimate:
     bubble_fraction: float
     walked_stage: int
     busy_s: tuple[float, ...]
+    sustained_clock: float | None
     breakdown_s: dict[str, float]
     exposed_s: dict[str, float]
     low_s: float

@@ -35,6 +35,8 @@ _DIMENSIONS = [
     Dimension("flop", "FLOP", {"FLOP": 1.0, "flop": 1.0}, "100 GFLOP"),
     Dimension("time", "s", {"s": 1.0, "sec": 1.0}, "14 us"),
     Dimension("power", "W", {"W": 1.0}, "700 W"),
+    Dimension("flop_energy", "J/FLOP", {"J/FLOP": 1.0}, "0.8 pJ/FLOP"),
+    Dimension("byte_energy", "J/B", {"J/B": 1.0}, "50 pJ/B"),
     Dimension("frequency", "Hz", {"Hz": 1.0}, "1.98 GHz"),
     Dimension("money", "USD", {"USD": 1.0, "$": 1.0}, "2 USD"),
 ]

@@ -40,7 +40,7 @@ def command(
         typer.Option(
             "--group-by",
             metavar="A,B",
-            help="family (default), stack, gpu, is_moe, model, memory_kind; with --pairs group (default), metric, shared.",
+            help="family (default), stack, gpu, is_moe, model, memory_kind; pairs: group (default), metric, shared.",
         ),
     ] = None,
     plot: Annotated[Path | None, typer.Option("--plot", metavar="FILE", help="Draw predicted over measured.")] = None,

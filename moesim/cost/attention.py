@@ -68,6 +68,8 @@ def attention_parts(work: AttentionCore, gpu: Gpu) -> Attention:
     longest = ((1 if work.balanced else 2) * work.columns + constants.attention_prologue) * key_time
     norm = constants.attention_norm
     compute = (spread**norm + longest**norm) ** (1 / norm)
+    if work.kernel == "flash1":
+        compute = compute / constants.attention_flash1
     if work.kernel == "flash2":
         share = constants.attention_flash2_backward if work.backward else constants.attention_flash2_forward
         compute = compute / share

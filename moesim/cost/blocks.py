@@ -2,18 +2,35 @@
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TypeGuard
+
+import numpy as np
 
 from moesim.base.numeric import Numeric
-from moesim.cost.plan import Plan
+from moesim.cost.machine import Power
+from moesim.cost.memory_bound import traffic_time
+from moesim.cost.plan import Plan, composition
+from moesim.cost.power import follows_clock, step_energy, sustained_clock
 from moesim.cost.price import launch_time, launches, op_time
-from moesim.cost.stage import Ops, PricedOp
+from moesim.cost.stage import (
+    BACKWARD,
+    FORWARD,
+    Ops,
+    Piece,
+    PricedOp,
+    chunk_times,
+    chunk_work,
+    interleaved,
+    sequential,
+    two_batches,
+)
 from moesim.workload.accumulation import added_gradients
 from moesim.workload.adapting import adapted_block, frozen_block
 from moesim.workload.embedding import embedding_block, head_block, mtp_block
-from moesim.workload.gathering import sharded_block
+from moesim.workload.gathering import sharded_block, unhidden
 from moesim.workload.layers import joined, layer_block, recomputed
 from moesim.workload.model import Layer
-from moesim.workload.ops import Block, Op, Saved
+from moesim.workload.ops import Block, Message, Op, Saved, Work
 from moesim.workload.precision import recipes
 from moesim.workload.sharding import RankParams, embedding_params, head_params, layer_params, mtp_params
 from moesim.workload.splitting import split_backward
@@ -28,7 +45,8 @@ class PricedBlock:
     """A block with its parameters on one rank, those that are trained, and the time of each operation.
 
     ``whole`` is the block with nothing recomputed: its saved tensors come back while its backward runs. ``scale``: of
-    the launches of operations that no method has ``added``.
+    the launches of operations that no method has ``added``. ``clocked``: at what clock what follows it runs; None at that
+    of the measured kernels.
     """
 
     block: Block
@@ -38,16 +56,17 @@ class PricedBlock:
     plan: Plan
     scale: Numeric = 1.0
     added: frozenset[str] = frozenset()
+    clocked: "Clocked | None" = None
 
     @cached_property
     def forward(self) -> Ops:
         """Operations of the forward with their times, priced when they are first asked for; memory never asks."""
-        return _prices(self.block.forward, self.plan, self.scale, self.added)
+        return _prices(self.block.forward, self)
 
     @cached_property
     def backward(self) -> Ops:
         """Operations of the backward with their times, what it recomputes first."""
-        return _prices(self.block.recompute + self.block.backward, self.plan, self.scale, self.added)
+        return _prices(self.block.recompute + self.block.backward, self)
 
     def price(self) -> None:
         """Price all operations now."""
@@ -62,7 +81,44 @@ class PricedBlock:
         return _as(inputs, at_once), _as(weights, later)
 
 
-Blocks = dict[Name, PricedBlock]
+class Blocks(dict[Name, PricedBlock]):
+    """Priced blocks by name."""
+
+    clocked: "Clocked | None" = None
+
+    @property
+    def clock(self) -> Numeric:
+        """What the power limit leaves of the clock of the measured kernels. [-]"""
+        return 1.0 if self.clocked is None else self.clocked.clock
+
+
+class Clocked:
+    """The clock that the power limit sustains, worked out when a price first asks for it; memory never asks.
+
+    Parameters
+    ----------
+    plan, blocks
+        The plan, and its blocks at the clock at which kernels are measured.
+    power
+        What the GPU may draw, and what draws it.
+    """
+
+    def __init__(self, plan: Plan, blocks: Blocks, power: Power) -> None:
+        self._plan, self._blocks, self._power = plan, blocks, power
+
+    @cached_property
+    def clock(self) -> Numeric:
+        """What is left of the clock. [-]"""
+        return _clock(self._plan, self._blocks, self._power)
+
+    @cached_property
+    def plan(self) -> Plan:
+        """The plan on a machine at that clock; the plan itself where the limit leaves it alone."""
+        if np.min(self.clock) == 1:
+            return self._plan
+        gpu = self._plan.machine.gpu
+        rates = {name: rate * self.clock for name, rate in gpu.rates.items()}
+        return replace(self._plan, machine=replace(self._plan.machine, gpu=replace(gpu, rates=rates)))
 
 
 def _as(ops: tuple[Op, ...], priced: list[PricedOp]) -> Ops:
@@ -75,14 +131,70 @@ def plan_blocks(plan: Plan) -> Blocks:
 
 
 def price_blocks(plan: Plan) -> Blocks:
-    """Price every distinct layer of the model, and its ends."""
+    """Price every distinct layer of the model, and its ends, at the clock that the power limit sustains."""
+    return _at_clock(plan, _burst_blocks(plan))
+
+
+def _at_clock(plan: Plan, blocks: Blocks) -> Blocks:
+    power = plan.machine.gpu.power
+    if power is None:
+        return blocks
+    clocked = Clocked(plan, blocks, power)
+    held = Blocks({name: replace(block, clocked=clocked) for name, block in blocks.items()})
+    held.clocked = clocked
+    return held
+
+
+def _clock(plan: Plan, blocks: Blocks, power: Power) -> Numeric:
+    """Clock that the power limit leaves, over all chunks of the pipeline; bubbles between them are too long to count."""
+    seconds: Numeric = 0.0
+    times: dict[tuple[object, ...], int] = {}
+    chunks: dict[tuple[object, ...], list[PricedBlock]] = {}
+    for stage in plan.stages:
+        key = composition(plan, stage)
+        times[key] = times.get(key, 0) + 1
+        chunks.setdefault(key, chunk_blocks(plan, stage, blocks))
+    uses: dict[int, int] = {}
+    works, counts = [], []
+    for key, chunk in chunks.items():
+        for kind, pieces in _pieces(plan, chunk):
+            works.append(chunk_work(pieces, plan.shape, plan.machine.host.sync, plan.contention(kind), {}))
+            counts.append(times[key])
+        for block in chunk:
+            uses[id(block)] = uses.get(id(block), 0) + times[key] * (2 if plan.strategy.two_batch_overlap else 1)
+    for spent, count in zip(chunk_times(works), counts, strict=True):
+        seconds = seconds + count * spent.seconds
+    ops = [
+        (priced, uses[id(block)])
+        for block in blocks.values()
+        if id(block) in uses
+        for priced in block.forward + block.backward
+    ]
+    energy = step_energy([(priced.op.work, count) for priced, count in ops], plan.machine.gpu, power)
+    clocked = sum((priced.seconds * count for priced, count in ops if follows_clock(priced.op.work)), 0.0)
+    return sustained_clock(energy, seconds, clocked, power)
+
+
+def _pieces(plan: Plan, chunk: list[PricedBlock]) -> list[tuple[str, tuple[Piece, ...]]]:
+    """What a chunk runs for a micro-batch, forward and backward."""
+    forward = [block.forward for block in chunk]
+    backward = [block.backward for block in reversed(chunk)]
+    if plan.strategy.overlap_ep:
+        return [("OV", interleaved(forward, backward))]
+    if plan.strategy.two_batch_overlap:
+        return [("F", two_batches(forward, FORWARD)), ("BW", two_batches(backward, BACKWARD))]
+    return [("F", sequential(forward)), ("BW", sequential(backward))]
+
+
+def _burst_blocks(plan: Plan) -> Blocks:
+    """Price every distinct layer of the model, and its ends, at the clock at which kernels are measured."""
     model, setting, mesh = plan.model, plan.setting, plan.mesh
     embedding = embedding_params(model, mesh, plan.sequence_length)
     head = head_params(model, mesh, own_embedding=len(plan.stages) == 1)
-    found: Blocks = {
-        "embedding": _priced(plan, embedding_block(model.hidden, setting), embedding),
-        "head": _priced(plan, head_block(model.hidden, model.vocab, setting), head),
-    }
+    found = Blocks(
+        embedding=_priced(plan, embedding_block(model.hidden, setting), embedding),
+        head=_priced(plan, head_block(model.hidden, model.vocab, setting), head),
+    )
     for stage in plan.stages:
         for key in _keys(plan, stage):
             if key not in found:
@@ -96,8 +208,9 @@ def price_blocks(plan: Plan) -> Blocks:
 
 def repriced(blocks: Blocks, plan: Plan) -> Blocks:
     """The same blocks for another plan, which differs in how fast things are and in columns."""
-    found = {name: replace(block, plan=plan) for name, block in blocks.items()}
-    for block in found.values():
+    burst = Blocks({name: replace(block, plan=plan, clocked=None) for name, block in blocks.items()})
+    found = _at_clock(plan, burst)
+    for block in (*burst.values(), *found.values()):
         block.price()  # in this order it is listed what nobody measured
     return found
 
@@ -150,6 +263,8 @@ def _priced(
         strategy.reshard_after_forward,
         strategy.overlap_grad_reduce,
     )
+    if plan.machine.runtime.blocking_gathers:
+        split = unhidden(split)
     return PricedBlock(split, block, params, trained, plan, scale, added)
 
 
@@ -164,19 +279,46 @@ def _adapted(plan: Plan, block: Block, params: RankParams, layer: Layer | None) 
     return adapted_block(block, layer, hidden, plan.setting.local_tokens, adapting), trained
 
 
-def _prices(ops: tuple[Op, ...], plan: Plan, scale: Numeric, added: frozenset[str]) -> Ops:
-    """Operations with their times; the software's launches per layer count all but those that a method has `added`."""
+def _prices(ops: tuple[Op, ...], block: PricedBlock) -> Ops:
+    """Operations with their times; the software's launches per layer count all but those that a method has added."""
+    plan, clocked = block.plan, block.clocked
     mesh, machine = plan.mesh, plan.machine
 
     def seconds(op: Op) -> Numeric:
-        alone = plan.once(op.category, op.work, lambda: op_time(op, mesh, machine, plan.transport))
-        return alone if plan.errors is None else alone * plan.raised(op.work, op.category, op.name)
+        return _seconds(clocked.plan if clocked is not None and follows_clock(op.work) else plan, op)
 
     def launches(op: Op) -> Numeric:
-        times = 1.0 if op.name.removesuffix(" again") in added else scale
+        times = 1.0 if op.name.removesuffix(" again") in block.added else block.scale
         return times * launch_time(op, mesh, machine, plan.captures(op.scope))
 
     return tuple(PricedOp(op, seconds(op), launches(op)) for op in ops)
+
+
+def _seconds(plan: Plan, op: Op) -> Numeric:
+    """Time of an operation, raised in the columns that raise its family. [s]"""
+    alone = plan.once(op.category, op.work, lambda: _alone(plan, op))
+    return alone if plan.errors is None else alone * plan.raised(op.work, op.category, op.name)
+
+
+def _alone(plan: Plan, op: Op) -> Numeric:
+    """Time of an operation with the copies that its software makes around it. [s]"""
+    alone = op_time(op, plan.mesh, plan.machine, plan.transport)
+    if plan.machine.runtime.sequence_copies and not plan.strategy.overlap_tp and _along_sequence(work := op.work):
+        alone = alone + traffic_time(2 * work.size, plan.machine.gpu) * (np.asarray(plan.mesh.tp) > 1)
+    if plan.machine.runtime.shard_copies and _of_shards(op.work):
+        group = plan.machine.group(plan.mesh, op.work.axis)
+        alone = alone + plan.machine.runtime.shard_copies * group.size * (np.asarray(op.work.size) > 0)
+    return alone
+
+
+def _of_shards(work: Work) -> TypeGuard[Message]:
+    """Whether a message gathers or scatters state that is split over the replicas."""
+    return isinstance(work, Message) and work.axis.endswith("-shard")
+
+
+def _along_sequence(work: Work) -> TypeGuard[Message]:
+    """Whether a message gathers or scatters shards of the sequence over the tensor-parallel ranks."""
+    return isinstance(work, Message) and work.axis == "tp" and work.collective in ("all-gather", "reduce-scatter")
 
 
 def chunk_blocks(plan: Plan, stage: Stage, blocks: Blocks) -> list[PricedBlock]:

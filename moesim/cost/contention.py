@@ -16,11 +16,12 @@ class Contention:
     """How much longer each takes beside the other. [-]
 
     ``kernels``: a kernel beside the exchange, of the categories in ``by_category`` what stands there; ``exchange``: the
-    exchange beside kernels.
+    exchange beside kernels; ``gathers``: a kernel beside a gathering or reduction of sharded state.
     """
 
     kernels: Numeric = 0.0
     exchange: Numeric = 0.0
+    gathers: Numeric = 0.0
     by_category: Mapping[str, Numeric] = field(default_factory=dict)
 
     @property

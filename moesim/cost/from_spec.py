@@ -14,6 +14,7 @@ from moesim.cost.machine import (
     Links,
     Machine,
     Nccl,
+    Power,
     Residuals,
     Runtime,
     RuntimeMemory,
@@ -29,6 +30,7 @@ from moesim.spec.load import ScenarioSpecs
 from moesim.spec.own import COLLECTIVES
 from moesim.spec.own import of as own_of
 from moesim.spec.software import Flag, SoftwareSpec
+from moesim.spec.software import Runtime as RuntimeSpec
 from moesim.spec.transport import TransportSpec
 from moesim.workload.setting import Fusion
 
@@ -56,7 +58,7 @@ def _build(specs: ScenarioSpecs) -> Machine:
     for transport in used.values():
         legs |= leg_residuals(transport, gpu, node, nic, own_of(specs.calibrations, transport.name))
     return Machine(
-        gpu=sustained_gpu(build_gpu(gpu), software),
+        gpu=sustained_gpu(build_gpu(gpu, software), software),
         links=sustained_links(build_links(node, nic, fabric, software.runtime.nvls.value), software),
         host=Host(
             software.host.kernel_launch.value + software.host.framework_per_kernel.value,
@@ -107,8 +109,8 @@ def specs_network(specs: ScenarioSpecs) -> Network:
     return network(Parts(specs.fabric, specs.node, specs.nic, specs.gpu, protocol), specs.num_gpus)
 
 
-def build_gpu(gpu: GpuSpec) -> Gpu:
-    """Return the numbers of a GPU."""
+def build_gpu(gpu: GpuSpec, software: SoftwareSpec | None = None) -> Gpu:
+    """Return the numbers of a GPU, as fast as the library that the software multiplies with."""
     kernels = {
         name: constant.value
         for name in KernelConstants.__dataclass_fields__
@@ -118,13 +120,31 @@ def build_gpu(gpu: GpuSpec) -> Gpu:
         gpu.name,
         gpu.num_sms.value,
         gpu.peak_flop_rate["bf16"].value,
-        gemm_rates(gpu),
+        _library_rates(gpu, software),
         gpu.memory_bandwidth.value,
         gpu.memory_capacity.value,
         KernelConstants(**kernels),
         gpu.l2_capacity.value,
         gpu.pcie_bandwidth.value,
+        build_power(gpu),
     )
+
+
+def _library_rates(gpu: GpuSpec, software: SoftwareSpec | None) -> dict[str, float]:
+    """Peaks of the GEMM form, 16-bit ones lower where the software has one of the first libraries. [FLOP/s]"""
+    rates = gemm_rates(gpu)
+    library, share = software and software.runtime.gemm_library, gpu.kernels.gemm_first_library
+    if library and library.value == "first" and share is not None:
+        rates |= {name: rates[name] * share.value for name in ("bf16", "fp16") if name in rates}
+    return rates
+
+
+def build_power(gpu: GpuSpec) -> Power | None:
+    """Return what a GPU draws, where it is known."""
+    if gpu.energy is None:
+        return None
+    per_flop = {name: energy.value for name, energy in gpu.energy.per_flop.items()}
+    return Power(gpu.power.value, gpu.energy.idle_power.value, per_flop, gpu.energy.per_byte.value)
 
 
 def build_residuals(gpu: str, own: Sequence[CalibrationSpec] = ()) -> dict[str, Residuals]:
@@ -224,6 +244,7 @@ def build_links(node: NodeSpec, nic: NicSpec, fabric: FabricSpec, nvls: bool = T
         nic_alltoall_efficiency=fabric.alltoall_efficiency.value,
         nic_alltoall_half_bytes=fabric.alltoall_half_bytes.value,
         nvls=nvls,
+        collective_sms=links.collective_sms.value if links.collective_sms else 0.0,
         fits={name: fit.value for name, fit in (links.fits | fabric.fits).items()},
         nccl=Nccl(ll128_net=nic.protocol == "infiniband"),
     )
@@ -284,6 +305,14 @@ def gemm_rates(gpu: GpuSpec) -> dict[str, float]:
     return rates
 
 
+def _shard_copies(runtime: RuntimeSpec) -> float:
+    """What the messages of a layer's sharded state cost for each rank beside their transfer. [s]"""
+    if runtime.shard_copy is None:
+        return 0.0
+    tensors = runtime.tensors_per_layer.value if runtime.tensors_per_layer else 1.0
+    return tensors * runtime.shard_copy.value
+
+
 def build_runtime(software: SoftwareSpec) -> Runtime:
     """Return what the software does beside the strategy."""
     runtime = software.runtime
@@ -313,6 +342,9 @@ def build_runtime(software: SoftwareSpec) -> Runtime:
         whole_reduction=_on(runtime.whole_reduction),
         bf16_layers=int(runtime.bf16_layers.value),
         max_live_params=live.value if (live := software.constants.get("max_live_parameters")) else None,
+        blocking_gathers=_on(runtime.blocking_gathers),
+        shard_copies=_shard_copies(runtime),
+        sequence_copies=_on(runtime.sequence_copies),
     )
 
 

@@ -71,6 +71,7 @@ class KernelConstants:
     attention_wide_penalty: Numeric = 1.1
     attention_latent_penalty: Numeric = 1.0
     attention_power_slope: Numeric = 0.09
+    attention_flash1: Numeric = 1.0
     attention_flash2_forward: Numeric = 1.0
     attention_flash2_backward: Numeric = 1.0
     memory_l2: Numeric = 0.5
@@ -82,10 +83,21 @@ class KernelConstants:
 
 
 @dataclass(frozen=True)
+class Power:
+    """What a GPU may draw and what draws it. [W, W, J/FLOP by type of operand, J/B]"""
+
+    limit: Numeric
+    idle: Numeric
+    per_flop: Mapping[str, Numeric]
+    per_byte: Numeric
+
+
+@dataclass(frozen=True)
 class Gpu:
     """One GPU. Rates are dense; bandwidths per direction. [FLOP/s, B/s, B]
 
-    ``rates``: peak of the GEMM form for each kind of operand, where ``gemm_efficiency`` applies.
+    ``rates``: peak of the GEMM form for each kind of operand, where ``gemm_efficiency`` applies. ``power``: None where
+    nobody measured it.
     """
 
     name: str
@@ -97,6 +109,7 @@ class Gpu:
     kernels: KernelConstants
     l2_capacity: Numeric = 50e6
     pcie_bandwidth: Numeric = 64e9
+    power: Power | None = None
 
 
 @dataclass(frozen=True)
@@ -125,6 +138,7 @@ class Links:
     Bandwidths per direction and GPU [B/s]; latencies [s]. A ``*_ramp`` is what a message of 1 MB takes beyond latency
     and bandwidth; it grows with the square root of the size. [s] ``fits`` are corrections from measurements, see
     ``cost/collectives/nccl.py``; ``nccl`` what is switched on.
+    ``collective_sms``: SMs that the kernel of a collective occupies. [-]
     """
 
     nvlink_bandwidth: Numeric
@@ -150,6 +164,7 @@ class Links:
     nic_alltoall_efficiency: Numeric
     nic_alltoall_half_bytes: Numeric
     nvls: bool = True
+    collective_sms: Numeric = 0.0
     fits: Mapping[str, Numeric] = field(default_factory=dict)
     nccl: Nccl = Nccl()
 
@@ -173,10 +188,12 @@ class Runtime:
 
     ``launches_*``: kernels that the host launches for one layer, forward and backward, nothing recomputed; None keeps
     the count of the modelled operations. ``upcast_gradients``: the optimizer works on FP32 copies of lower gradients.
-    ``main_param_remainders``: main weights hold only the bits that BF16 weights lack. ``local_accumulation``: gradients
-    of several micro-batches are added before they are reduced. ``grad_add``: gradients are added into their buffer by
-    kernels that take so many times longer than plain ones; None where the GEMM adds them. ``whole_reduction``: gradients
-    of a sharded optimizer are all-reduced, not scattered. ``bf16_layers``: layers at each end of the model that
+    ``blocking_gathers``: nothing runs beside the gathers of sharded weights. ``shard_copies``: what a message of sharded
+    state costs for each rank beside its transfer. [s] ``sequence_copies``: what tensor-parallel gathers bring and scatters take is copied, as collectives only know the first
+    dimension. ``main_param_remainders``: main weights hold only the bits that BF16 weights lack. ``local_accumulation``:
+    gradients of several micro-batches are added before they are reduced. ``grad_add``: gradients are added into their
+    buffer by kernels that take so many times longer than plain ones; None where the GEMM adds them. ``whole_reduction``:
+    gradients of a sharded optimizer are all-reduced, not scattered. ``bf16_layers``: layers at each end of the model that
     keep BF16 GEMMs. ``max_live_params``: parameters that sharded training gathers at a time, where not a whole layer.
     """
 
@@ -190,6 +207,9 @@ class Runtime:
     whole_reduction: bool = False
     bf16_layers: int = 0
     max_live_params: float | None = None
+    sequence_copies: bool = False
+    blocking_gathers: bool = False
+    shard_copies: float = 0.0
 
 
 @dataclass(frozen=True)

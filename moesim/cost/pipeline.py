@@ -126,13 +126,13 @@ def step_times(plan: Plan, blocks: Blocks, keep: Keep | None = None) -> StepTime
         last = "W" if ("W", stage) in graph.rows else "BW"
         buckets = sum(gradient_buckets(plan, plan.trained[stage]).values(), 0.0)
         pieces = _layers(plan.stages[stage]) if plan.strategy.grad_bucket_bytes is None else buckets
-        return _behind(seconds, cover(last, stage), pieces)
+        return _behind(seconds, cover(last, stage), pieces, plan.gather_share(last))
 
     def gathering(stage: int) -> Numeric:
         seconds = parameter_gather_time(plan, plan.trained[stage])
         if not plan.strategy.overlap_param_gather:
             return seconds
-        return _behind(seconds, cover("F", stage), _layers(plan.stages[stage]))
+        return _behind(seconds, cover("F", stage), _layers(plan.stages[stage]), plan.gather_share("F"))
 
     def exchange(row: int, kind: str, stage: int, time: Callable[[int], Numeric]) -> None:
         key = (kind, plan.alike[stage])
@@ -267,16 +267,17 @@ def _layers(stage: Stage) -> Numeric:
     return float(max(stage.num_layers + stage.embedding + stage.loss, 1))
 
 
-def _behind(seconds: Numeric, chunk: Numeric, pieces: Numeric) -> Numeric:
+def _behind(seconds: Numeric, chunk: Numeric, pieces: Numeric, share: Numeric) -> Numeric:
     r"""What is left of a reduction or gathering that runs piece by piece beside the chunk next to it. [s]
 
-    .. math:: \max(T / n, \; T - T_{chunk} (1 - 1 / n))
+    .. math:: L + \sigma (T - L), \qquad L = \max(T / n, \; T - T_{chunk} (1 - 1 / n))
 
     The chunk counts with the time in which it leaves the NIC idle. With n layers or buckets, the reduction of one waits
     for its own backward only, so all but the last one's can hide behind the chunk; the gatherings of a forward mirror that.
-    Pieces are taken as equal.
+    Pieces are taken as equal. What hides takes a share of the SMs from the kernels beside it, which take as much longer.
     """
-    return np.maximum(seconds / pieces, seconds - chunk * (1 - 1 / pieces))
+    left = np.maximum(seconds / pieces, seconds - chunk * (1 - 1 / pieces))
+    return left + share * (seconds - left)
 
 
 def _outgoing(kind: str, stage: int, sends: list[Numeric]) -> Numeric | None:

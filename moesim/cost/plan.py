@@ -209,18 +209,27 @@ class Plan(Once):
         """What kernels and exchange of a forward (F), a backward or a merged pair (OV) lose to each other."""
         strategy, exchanging = self.strategy, self.mesh.ep > 1
         told = self.machine.transports.get(strategy.transport, {})
-        share = self.transport.sm_share(self.machine) * exchanging
+        share, gathers = self.transport.sm_share(self.machine) * exchanging, self.gather_share(kind)
         slower = told.get("exchange_slowdown", 0.0) * exchanging
         if strategy.two_batch_overlap:
             names = ("grouped_gemm", "gemm", "attention")
             measured = {name: told.get(f"two_batch_{name}_slowdown", share) * exchanging for name in names}
-            return Contention(share, slower, measured)
+            return Contention(share, slower, gathers, measured)
         if kind == "OV":
-            return Contention(share, slower)
+            return Contention(share, slower, gathers)
         beside = 1 - 1 / strategy.expert_waves  # the first dispatch and the last combine run alone
         if strategy.delay_wgrad and kind != "F":
             beside = max(beside, 0.5)  # one of two legs
-        return Contention(share * beside, slower * beside)
+        return Contention(share * beside, slower * beside, gathers)
+
+    def gather_share(self, kind: str) -> Numeric:
+        """Share of the SMs that a collective over the replicas takes from the kernels beside it. [-]
+
+        Copy engines gather without SMs; they do not add, which is one of the two collectives of a backward.
+        """
+        links = self.machine.links
+        share = links.collective_sms / self.machine.gpu.num_sms
+        return share * (0.0 if kind == "F" else 0.5) if links.nccl.copy_engine else share
 
     @property
     def leg(self) -> ExpertLeg | None:

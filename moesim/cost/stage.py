@@ -177,6 +177,7 @@ def chunk_work(
     names = [priced.op.category for priced in flat]
     if flat:
         device = stretched(device, names, lanes == EP, lanes == SM, counts, contention)
+        device = stretched(device, names, lanes == DP, lanes == SM, counts, Contention(contention.gathers))
     structures = tuple(_structure(ops) for ops in lists)
     tasks = chunk_tasks(structures, tuple((piece.chain, distinct[id(piece.ops)]) for piece in pieces))
     return ChunkWork(flat, np.concatenate([device, host, sync]), tasks)

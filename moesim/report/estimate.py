@@ -66,6 +66,18 @@ def marks(estimate: Estimate) -> list[str]:
     return lines
 
 
+LIMITED = 0.995
+"""Clock below which an answer says that power limits it."""
+
+
+def power_line(estimate: Estimate) -> str | None:
+    """What the power limit does to the clock; None where nothing to speak of."""
+    clock = estimate.sustained_clock
+    if clock is None or clock >= LIMITED:
+        return None
+    return f"power-limited: clock {clock:.2f} of the one that kernels are measured at"
+
+
 def _headline(estimate: Estimate) -> Table:
     table = Table.grid(padding=(0, 2))
     table.add_row("step time", Text(seconds(estimate.step_time_s), style="bold"))
@@ -79,6 +91,8 @@ def _headline(estimate: Estimate) -> Table:
     table.add_row(
         "binding", f"{estimate.binding['resource']}: {estimate.binding['share']:.0%} of the step scales with it"
     )
+    if (line := power_line(estimate)) is not None:
+        table.add_row("power", line)
     if estimate.routing and estimate.routing["hottest_rank_load"] != 1:
         load, dropped = estimate.routing["hottest_rank_load"], estimate.routing["dropped_share"]
         lost = f", {dropped:.1%} of all rows dropped" if dropped else ""

@@ -7,7 +7,7 @@ from rich.table import Table
 from rich.text import Text
 
 from moesim.intervals import listed
-from moesim.report.estimate import gibibytes, seconds
+from moesim.report.estimate import gibibytes, power_line, seconds
 from moesim.result import Constant, Estimate
 from moesim.studies.explain import Explanation, OpRow
 
@@ -17,6 +17,7 @@ def tables(explanation: Explanation, strongest: int = 20) -> RenderableType:
     estimate = explanation.estimate
     return Group(
         Text(f"{estimate.name}: {seconds(estimate.step_time_s)}", style="bold"),
+        *(Text(line) for line in [power_line(estimate)] if line),
         _ops(explanation),
         _memory(explanation),
         _interval(estimate),

@@ -8,9 +8,11 @@ from pydantic import Field, model_validator
 
 from moesim.spec.provenance import (
     Bandwidth,
+    ByteEnergy,
     Bytes,
     Constant,
     Flop,
+    FlopEnergy,
     FlopRate,
     Number,
     Positive,
@@ -73,6 +75,13 @@ class KernelConstants(SpecModel):
         None, description="Time of a 64x64 tile over its share. [-]"
     )
     grouped_gemm_half_tile_penalty: Positive | None = Field(None, description="The same of a 64x128 tile. [-]")
+    gemm_first_library: Share | None = Field(
+        None,
+        description="Rate of 16-bit products in the first libraries for this architecture over the calibrated. [-]",
+    )
+    attention_flash1: Positive | None = Field(
+        None, description="Rate of the first FlashAttention, or its kernel in Triton, over the calibrated kernel. [-]"
+    )
     attention_flash2_forward: Positive | None = Field(
         None, description="Rate of FlashAttention 2 over that of the calibrated kernel. [-]"
     )
@@ -90,6 +99,14 @@ class KernelConstants(SpecModel):
     pcie_duplex_efficiency: Share | None = Field(None, description="Of that, what is left beside one against it. [-]")
 
 
+class Energies(SpecModel):
+    """What a GPU draws; see `moesim.cost.power`."""
+
+    idle_power: Watts = Field(description="Drawn with clocks up and nothing to do.")
+    per_flop: dict[str, FlopEnergy] = Field(description="Of the tensor cores and what feeds them, by type of operand.")
+    per_byte: ByteEnergy = Field(description="Of the device memory and what carries its bytes.")
+
+
 class GpuSpec(NamedSpec):
     """One GPU: peaks of its datasheet, the capacity its driver reports, constants of its kernels."""
 
@@ -101,13 +118,23 @@ class GpuSpec(NamedSpec):
     l2_capacity: Bytes
     nvlink_bandwidth: Bandwidth
     pcie_bandwidth: Bandwidth
-    power: Watts
+    power: Watts = Field(description="What the GPU may draw, its power limit.")
+    energy: Energies | None = Field(None, description="What work costs in energy; without it no clock is lowered.")
     kernels: KernelConstants
 
     @model_validator(mode="after")
     def _has_sms(self) -> GpuSpec:
         if self.num_sms.value < 1 or self.num_sms.value % 1:
             raise ValueError(f"num_sms {self.num_sms.value:g} is no whole number of SMs; write 132")
+        return self
+
+    @model_validator(mode="after")
+    def _may_work(self) -> GpuSpec:
+        if self.energy is not None and self.power.value <= self.energy.idle_power.value:
+            idle = self.energy.idle_power.value
+            raise ValueError(
+                f"power {self.power.value:g} W is no more than the {idle:g} W drawn idle; write for example 700 W"
+            )
         return self
 
     @model_validator(mode="after")
@@ -120,6 +147,8 @@ class GpuSpec(NamedSpec):
     def _has_bf16(self) -> GpuSpec:
         if "bf16" not in self.peak_flop_rate:
             raise ValueError("peak_flop_rate has no bf16; MFU is reported against it")
+        if self.energy is not None and "bf16" not in self.energy.per_flop:
+            raise ValueError("energy.per_flop has no bf16; a type that is left out costs as much")
         return self
 
 
@@ -151,6 +180,7 @@ class NodeLinks(SpecModel):
     alltoall_bandwidth: Bandwidth
     alltoall_latency: Seconds
     alltoall_ramp: Seconds
+    collective_sms: Number | None = Field(None, description="SMs that the kernel of a collective occupies. [-]")
     fits: dict[str, Constant] = Field(
         default_factory=dict, description="Corrections of collectives in a node; see `moesim.cost.collectives.nccl`."
     )

@@ -67,7 +67,6 @@ def with_overrides(scenario: ScenarioSpec, changes: Mapping[str, Any], where: st
 
 
 UNPRICED = {
-    "gpu.power": "the clock under the power limit is part of the GEMM fit",
     "software.runtime.reported_memory": "it says what a run table prints",
     "software.runtime.fused_rope": "kernels of the rotary embedding are part of the launches per layer",
     "software.runtime.gradient_reduction": "set overlap_grad_reduce",

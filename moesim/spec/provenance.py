@@ -165,6 +165,18 @@ class Watts(Sourced):
     dimension: ClassVar[str] = "power"
 
 
+class FlopEnergy(Sourced):
+    """Energy of a floating-point operation. [J/FLOP]"""
+
+    dimension: ClassVar[str] = "flop_energy"
+
+
+class ByteEnergy(Sourced):
+    """Energy of a byte that is moved. [J/B]"""
+
+    dimension: ClassVar[str] = "byte_energy"
+
+
 class Constant(Sourced):
     """A number of any dimension, told by its unit; without a unit it is dimensionless.
 

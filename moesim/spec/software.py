@@ -145,13 +145,27 @@ class AttentionKernel(Told):
 
     ``fused``
         one kernel as fast as those that the GPU was calibrated with (FlashAttention 3, cuDNN, TensorRT-LLM).
+    ``flash1``
+        the first FlashAttention, or its kernel in Triton.
     ``flash2``
         FlashAttention 2, which does not use the asynchronous tensor cores of Hopper.
     ``unfused``
         a product, a softmax, a dropout and a product, with all scores in memory; the mask saves nothing.
     """
 
-    value: Literal["fused", "flash2", "unfused"]
+    value: Literal["fused", "flash1", "flash2", "unfused"]
+
+
+class GemmLibrary(Told):
+    """Which library multiplies 16-bit matrices.
+
+    ``calibrated``
+        one as fast as that which the GPU was calibrated with.
+    ``first``
+        one of the first releases for the architecture of the GPU.
+    """
+
+    value: Literal["calibrated", "first"]
 
 
 class Runtime(SpecModel):
@@ -179,6 +193,7 @@ class Runtime(SpecModel):
     )
     main_param_remainders: Flag = Field(description="Main weights hold only the bits that the BF16 weights lack.")
     bf16_layers: Number = Field(description="Layers at both ends that stay in BF16 under an FP8 or FP4 recipe. [-]")
+    gemm_library: GemmLibrary | None = Field(None, description="Library of products; the calibrated one where open.")
     attention_kernel: AttentionKernel | None = Field(None, description="How the attention core runs; fused where open.")
     bf16_expert_wgrad: Flag | None = Field(
         None, description="Weight gradients of routed experts are multiplied in BF16 under every recipe."
@@ -190,6 +205,16 @@ class Runtime(SpecModel):
         None, description="Norms, rotary embedding and gated activations run operator by operator, in eager PyTorch."
     )
     weights_in_combine: Flag | None = Field(None, description="Router weights multiply outputs, which are kept.")
+    sequence_copies: Flag | None = Field(
+        None, description="Gathers and scatters of tensor parallelism along the sequence copy what they move."
+    )
+    blocking_gathers: Flag | None = Field(
+        None, description="Gathers of sharded weights wait for what runs, and what follows waits for them."
+    )
+    shard_copy: Seconds | None = Field(
+        None, description="What a gathered or scattered tensor costs for each rank whose shard is copied on its own."
+    )
+    tensors_per_layer: Number | None = Field(None, description="Tensors of a layer that are gathered one by one. [-]")
     placement: Placement
     nvls: Flag = Field(description="Collectives may add in the NVLink switch.")
     reported_memory: ReportedMemory

@@ -1,7 +1,8 @@
 """Published ablations: one method on and off, as pairs of runs of the run table.
 
-The columns are those of ``docs/ablation_table.md``. A side of a pair is written in words: a run of the run table, then columns of
-a run table that differ (``recompute=full``), then fields of a scenario (``strategy.expert_gemm=loop``).
+The columns are those of ``docs/ablation_table.md``. A side of a pair is written in words: a run of the run
+table, then columns of a run table that differ (``recompute=full``), then fields of a scenario
+(``strategy.expert_gemm=loop``).
 """
 
 from __future__ import annotations

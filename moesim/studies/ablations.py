@@ -46,8 +46,8 @@ class Side:
 class Scored:
     """A pair beside its estimates; effects are logarithms of the metric with the method over without it. [-]
 
-    ``status``: estimated, refused or left out, with ``reason``. ``size_error``: how far the predicted effect is from the
-    published one, as a share of that one. ``moves``: the term that changes most, of the step or of the memory.
+    ``status``: estimated, refused or left out, with ``reason``. ``size_error``: how far the predicted effect is from
+    the published one, as a share of that one. ``moves``: the term that changes most, of the step or of the memory.
     """
 
     pair_id: str
@@ -240,7 +240,7 @@ def grouped(rows: Sequence[Scored], by: Sequence[str] = ("group",)) -> list[dict
 
 
 def summary(rows: Sequence[Scored]) -> dict[str, Any]:
-    """Pairs, those whose published effect counts, the share of those with the right direction, and the median size error.
+    """Pairs, those whose published effect counts, how many of them have the right direction, the median size error.
 
     Shares and errors. [-]
     """

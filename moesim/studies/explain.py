@@ -142,7 +142,7 @@ def bound(plan: Plan, priced: PricedOp) -> str:
         return "nic" if plan.machine.group(plan.mesh, axis).nodes > 1 else "nvlink"
     memory = work.hbm_bytes / gpu.memory_bandwidth
     if isinstance(work, Traffic):
-        return "hbm" if memory * 2 > priced.seconds else "kernel start"
+        return "hbm" if memory * work.slowdown * 2 > priced.seconds else "kernel start"
     rate = gpu.rates[work.rate] if isinstance(work, Gemm | FusedExperts) else gpu.rates["bf16"]
     compute = work.flop / rate
     if max(compute, memory) * 5 < priced.seconds:

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from moesim.base.errors import SpecError
+from moesim.base.errors import SpecError, did_you_mean
 from moesim.base.units import format_quantity
 from moesim.cost.memory import plan_memory
 from moesim.evaluator import evaluate, peak_columns
@@ -52,6 +52,12 @@ OPEN_PRECISIONS = ("", "fp8")
 
 MODEL_FILE = "model file"
 """Column that a reader adds where the user has a file of the model."""
+PEAK_KINDS = ("allocated", "reserved", "active")
+"""Counters that frameworks print as their memory: in use, held by the allocator, in use or waiting for a stream."""
+CONFIGURATION = (
+    *("model", "gpu", "num_gpus", "stack", "stack_version", "precision", "seq_len", "micro_batch", "tp", "pp", "vpp"),
+    *("cp", "ep", "etp", "schedule", "dp_sharding", "recompute", "compile", "overlap_tp", "cuda_graph", "task"),
+)
 
 
 @dataclass(frozen=True)
@@ -65,7 +71,10 @@ class Refused:
 
 @dataclass(frozen=True)
 class Run:
-    """A published run: the problem it poses and what was measured. Times in s, memory in B, rates per GPU."""
+    """A published run: the problem it poses and what was measured. Times in s, memory in B, rates per GPU.
+
+    ``peak_kind``: counter of the allocator that ``peak_bytes`` was read from.
+    """
 
     run_id: str
     row: Row
@@ -73,6 +82,12 @@ class Run:
     assumed: tuple[str, ...]
     step_time_s: float | None
     peak_bytes: float | None
+    peak_kind: str
+
+    @property
+    def configuration(self) -> str:
+        """What decides its peak memory: all that is printed of the job but how many micro-batches a step has."""
+        return " ".join(self.row.get(column, "") for column in CONFIGURATION)
 
 
 def read_runs(path: Path, models: Path | None = None) -> Iterator[Run | Refused]:
@@ -116,6 +131,9 @@ def run_of(row: Row) -> Run | Refused:
     blank = [name for name in REQUIRED if not row.get(name)]
     if blank:
         return Refused(run_id, "not-printed", f"{', '.join(blank)} is not printed")
+    kind = row.get("peak_mem_kind", "")
+    if kind and kind not in PEAK_KINDS:
+        return Refused(run_id, "invalid-row", f"peak_mem_kind '{kind}'; {did_you_mean(kind, PEAK_KINDS)}")
     refused = _not_modelled(row)
     if refused:
         return Refused(run_id, "not-modelled-yet", refused)
@@ -141,6 +159,7 @@ def run_of(row: Row) -> Run | Refused:
         (*problem.assumed, *assumed, *placed, *repeated),
         _number(row.get("step_time_s", "")),
         None if (gib := _number(row.get("peak_mem_gib", ""))) is None else gib * 2**30,
+        row.get("peak_mem_kind") or str(problem.software.runtime.reported_memory.value),
     )
 
 
@@ -234,8 +253,11 @@ def _software(row: Row) -> str:
     name = software_for(row.get("stack") or "megatron-core", row.get("stack_version", ""))
     if name.startswith("torchtitan") and row.get("compile") == "0":
         return name.replace("torchtitan", "torchtitan-eager")
-    pure = row["gpu"] == "a100-sxm-40gb" or (row["gpu"] == "a100-sxm-80gb" and row["model"] == "mpt-70b")
-    return "llm-foundry-pure" if name == "llm-foundry" and pure else name
+    if name != "llm-foundry":
+        return name
+    many = row["gpu"] == "h100-sxm-80gb" and int(row["num_gpus"]) >= 128
+    pure = row["gpu"] == "a100-sxm-40gb" or (row["gpu"] == "a100-sxm-80gb" and row["model"] == "mpt-70b") or many
+    return "llm-foundry-pure" if pure else name
 
 
 def _placed(problem: Problem) -> tuple[Problem, tuple[str, ...]]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from moesim.studies.validate import Row, configurations, kendall, orders
+from moesim.studies.validate import Row, kendall, memory_errors, orders
 
 INEXPRESSIBLE = "not-modelled-yet: unsupported:"
 """Beginning of the reason of a row whose model has layers that nothing here prices."""
@@ -176,8 +176,7 @@ def _few(rows: Sequence[Row]) -> Iterator[Line]:
 
 def _memory(rows: Sequence[Row]) -> Iterator[Line]:
     for kind in ("allocated", "reserved", "active"):
-        once = configurations(row for row in rows if row.memory_kind == kind and row.memory_error is not None)
-        size = np.abs([row.memory_error for row in once if row.memory_error is not None])
+        size = np.abs(memory_errors(row for row in rows if row.memory_kind == kind))
         if not len(size):
             continue
         median, p90 = float(np.median(size)), float(np.quantile(size, 0.9))

@@ -35,7 +35,8 @@ class Row:
     """One row of a run table with its estimate; times in s, memory in B.
 
     ``status``: estimated, or refused with ``reason``. Errors are predicted over measured minus one. ``blame`` is what the step
-    time is most uncertain by; ``memory_kind`` what the framework prints: allocated, active or reserved.
+    time is most uncertain by; ``memory_kind`` what the framework prints: allocated, active or reserved. ``configuration``: what
+    decides the memory; rows that share it differ in their batches.
     """
 
     run_id: str
@@ -58,6 +59,7 @@ class Row:
     predicted_peak_bytes: float | None = None
     measured_peak_bytes: float | None = None
     memory_kind: str = ""
+    configuration: str = ""
     memory_error: float | None = None
     predicted_oom: bool | None = None
     measured_oom: bool | None = None
@@ -148,9 +150,8 @@ def row_of(printed: Mapping[str, str], changes: Mapping[str, Any] | None = None,
 def _compared(run: Run, answer: Estimate) -> Row:
     problem = run.problem
     measured = run.step_time_s
-    reported = problem.software.runtime.reported_memory.value
     memory = answer.memory
-    peak = memory.reserved_peak_bytes if reported == "reserved" else memory.allocated_peak_bytes
+    peak = memory.reserved_peak_bytes if run.peak_kind == "reserved" else memory.allocated_peak_bytes
     interval = answer.interval
     blame = next((one.name for one in interval.contributions if one.name != MODEL_FORM), "")
     batch = f"{run.row.get('global_batch')} x {run.row.get('seq_len')}"
@@ -183,7 +184,8 @@ def _compared(run: Run, answer: Estimate) -> Row:
         measured_mfu=answer.mfu * answer.step_time_s / measured if measured else None,
         predicted_peak_bytes=peak,
         measured_peak_bytes=run.peak_bytes,
-        memory_kind=str(reported),
+        memory_kind=run.peak_kind,
+        configuration=run.configuration,
         memory_error=peak / run.peak_bytes - 1 if run.peak_bytes else None,
         predicted_oom=not answer.feasible,
         measured_oom=run.row.get("status", "ok") == "oom",
@@ -246,7 +248,7 @@ def summary(rows: Sequence[Row]) -> dict[str, Any]:
     """
     timed = [row for row in rows if row.time_error is not None]
     errors = np.array([row.time_error for row in timed], dtype=float)
-    memory = np.array([row.memory_error for row in configurations(rows) if row.memory_error is not None], dtype=float)
+    memory = np.array(memory_errors(rows), dtype=float)
     inside = [row.inside for row in timed if row.inside is not None]
     found = list(orders(rows))
     wrong = sum(bool(row.predicted_oom) and not row.measured_oom for row in rows)
@@ -284,9 +286,13 @@ def _floor(rows: Sequence[Row]) -> float | None:
     return float(np.median(np.abs(mfus / np.median(mfus) - 1))) if len(mfus) > 1 else None
 
 
-def configurations(rows: Iterable[Row]) -> list[Row]:
-    """Rows whose memory differs: one of each configuration."""
-    return list({(row.layout_group, row.predicted_peak_bytes, row.measured_peak_bytes): row for row in rows}.values())
+def memory_errors(rows: Iterable[Row]) -> list[float]:
+    """Error of the peak memory of each configuration: the median where rows differ in their batches only. [-]"""
+    once: dict[str, list[float]] = {}
+    for row in rows:
+        if row.memory_error is not None:
+            once.setdefault(row.configuration, []).append(row.memory_error)
+    return [float(np.median(errors)) for errors in once.values()]
 
 
 def orders(rows: Sequence[Row]) -> Iterator[Order]:

@@ -45,3 +45,14 @@ def _reductions(size: RankParams, overlapped: bool) -> tuple[Op, ...]:
         return Op(f"gradients-{kind}", "dp", work, kernels=2, detached=overlapped, held_bytes=0.0)
 
     return (reduce("dense", size.dense), reduce("routed", size.routed))
+
+
+def unhidden(block: Block) -> Block:
+    """The block where gathers of its weights run alone: none starts early, and what follows waits for it."""
+
+    def alone(ops: tuple[Op, ...]) -> tuple[Op, ...]:
+        return tuple(replace(op, prefetch=False) for op in ops)
+
+    return replace(
+        block, forward=alone(block.forward), backward=alone(block.backward), recompute=alone(block.recompute)
+    )

@@ -1,7 +1,7 @@
 """Operations that eager PyTorch runs operator by operator: each reads and writes memory, norms and rotation in FP32.
 
-A unit is one BF16 copy of what the operation works on; a cast to FP32 reads one and writes two. What one kernel would do is
-counted by the blocks, so the chains are factors of it.
+A unit is one BF16 copy of what the operation works on; a cast to FP32 reads one and writes two. What one kernel would
+do is counted by the blocks, so the chains are factors of it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from moesim.workload.ops import Block, Op, Saved, Traffic
 NORM = 18 / 2
 """RMSNorm forward: cast 3, square 4, mean 2, scale 4, cast back 3, weight 2; one kernel: 2 units. [-]"""
 NORM_BACKWARD = 38 / 4
-"""Weight and its gradient 6, cast 3, scale 4, mean 8, square 8, both paths added 6, cast back 3; one kernel: 4 units. [-]"""
+"""Weight and its gradient 6, cast 3, scale 4, mean 8, square 8, both paths 6, cast back 3; one kernel: 4 units. [-]"""
 ROPE = 10 / 2
 """Rotation as complex numbers, either way: cast 3, product 4, cast back 3; one kernel: 2 units. [-]"""
 GATED = 5 / 3
@@ -31,7 +31,7 @@ TRAFFIC = {
 }
 """How much more memory traffic than one kernel, by the end of the operation's name. [-]"""
 SAVED = {"norm-output": 3.0, "activation-output": 2.0}
-"""What autograd keeps over what one kernel keeps: the FP32 copy beside a norm, the activation beside its product. [-]"""
+"""What autograd keeps over what one kernel keeps: a norm's FP32 copy, the activation beside its product. [-]"""
 
 
 def operator_by_operator(block: Block) -> Block:

@@ -33,7 +33,7 @@ class Fusion:
     bf16_expert_wgrad
         Weight gradients of routed experts are multiplied in BF16 under every recipe.
     attention
-        ``fused``: one kernel of the latest kind; ``flash2``: FlashAttention 2; ``unfused``: scores go through memory.
+        ``fused``: one kernel of the latest kind; ``flash1``, ``flash2``: FlashAttention 1 and 2; ``unfused``: scores go through memory.
     """
 
     cross_entropy: bool = False

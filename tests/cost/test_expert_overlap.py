@@ -109,13 +109,18 @@ def test_contention_by_hand():
     device = np.array([4.0, 5.0, 5.0])
     lanes = np.array([True, False, False])
     found = stretched(
-        device, ["ep", "gemm", "attention"], lanes, ~lanes, np.ones(3), Contention(0.1, 0.5, {"gemm": 0.2})
+        device, ["ep", "gemm", "attention"], lanes, ~lanes, np.ones(3), Contention(0.1, 0.5, by_category={"gemm": 0.2})
     )
     # the exchange, all beside kernels, takes 6; 6 of 10 seconds of kernels run beside it
     assert found.tolist() == pytest.approx([6.0, 5 * 1.12, 5 * 1.06])
     # an exchange of 20: half of it has kernels beside it and all kernels are slower
     found = stretched(
-        device * [5, 1, 1], ["ep", "gemm", "attention"], lanes, ~lanes, np.ones(3), Contention(0.1, 0.5, {"gemm": 0.2})
+        device * [5, 1, 1],
+        ["ep", "gemm", "attention"],
+        lanes,
+        ~lanes,
+        np.ones(3),
+        Contention(0.1, 0.5, by_category={"gemm": 0.2}),
     )
     assert found.tolist() == pytest.approx([25.0, 6.0, 5.5])
     assert stretched(device, ["ep"] * 3, lanes, ~lanes, np.ones(3), Contention()).tolist() == device.tolist()

@@ -30,10 +30,14 @@ def test_fixed_buffers_with_an_mxfp8_dispatch(four):
     assert found == pytest.approx(2.836, rel=0.02)
 
 
-def test_expert_parallelism_saves_memory():
-    """Printed, active memory: 129.3 GiB without, 77.85 GiB with EP 8. (The throughput, +1 %, is not reproduced.)"""
-    alone, spread = (
-        moesim.estimate(moesim.load(name)).memory.allocated_peak_bytes / GIB for name in ("olmo-ep01", "olmo-ep02")
-    )
-    assert alone == pytest.approx(129.3, rel=0.06)
-    assert spread == pytest.approx(77.85, rel=0.06)
+def test_expert_parallelism_saves_memory_and_costs_no_time():
+    """Printed: 129.3 GiB active and 53,512 tokens/s a GPU without, 77.85 GiB and 54,063 (+1.0 %) with EP 8.
+
+    What the exchange costs is what it saves: without it every rank adds the gradients of all experts to its buffer.
+    """
+    alone, spread = (moesim.estimate(moesim.load(name)) for name in ("olmo-ep01", "olmo-ep02"))
+    peaks = [answer.memory.allocated_peak_bytes / GIB for answer in (alone, spread)]
+    assert peaks == pytest.approx([129.3, 77.85], rel=0.03)
+    assert 1.0 < alone.step_time_s / spread.step_time_s < 1.03
+    rates = [512 * 8192 / 8 / answer.step_time_s for answer in (alone, spread)]
+    assert rates == pytest.approx([53512, 54063], rel=0.03)

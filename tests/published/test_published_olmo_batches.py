@@ -32,7 +32,7 @@ def test_sizes(found):
     for row in ROWS:
         mfu = found[row["sharding"], int(row["global_batch_tokens"])]
         print(f"{row['sharding']} {row['global_batch_tokens']}: {mfu:.1%}, {mfu / float(row['mfu']) - 1:+.1%}")
-        assert mfu == pytest.approx(float(row["mfu"]), rel=0.25)  # DDP comes out 16 to 21 % high
+        assert mfu == pytest.approx(float(row["mfu"]), rel=0.2)  # FSDP comes out 17 % high at the small batch
 
 
 def test_a_larger_batch_helps_one_reduction_a_step_more(found):

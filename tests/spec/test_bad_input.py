@@ -144,7 +144,13 @@ GPU = (root() / "hardware_specs" / "gpus" / "h100-sxm-80gb.yaml").read_text()
             "kernels.attention_backward_rate.value: 'high' is not a plain number; write for example 0.9",
         ),
         ("  gemm_norm:", "  other:", "kernels.gemm_norm: is missing; add gemm_norm: {value: *"),
-        ("  bf16:", "  bf17:", "peak_flop_rate has no bf16; MFU is reported against it"),
+        ("  bf16: {value: 989", "  bf17: {value: 989", "peak_flop_rate has no bf16; MFU is reported against it"),
+        (
+            "    bf16: {value: 0",
+            "    bf17: {value: 0",
+            "energy.per_flop has no bf16; a type that is left out costs as much",
+        ),
+        ("power: {value: 700 W", "power: {value: 90 W", "power 90 W is no more than the 140 W drawn idle; write *"),
     ],
 )
 def test_numbers_and_their_sources(

@@ -115,7 +115,7 @@ def test_a_rack_is_one_domain(runs):
     [
         ("MB26.08-002", "megatron-bridge"),
         ("MB25.09-001", "megatron-bridge-2025"),
-        ("MPT-001", "llm-foundry"),
+        ("MPT-001", "llm-foundry-pure"),  # 512 GPUs
         ("TT-001", "torchtitan-eager-2024"),  # not compiled
         ("SC21-011", "deepspeed-2021"),
         ("VTM-001", "vtrain"),
@@ -128,8 +128,8 @@ def test_the_software_is_that_of_the_stack_and_its_version(runs, name, software)
 
 def test_llm_foundry_shards_by_another_precision_on_some_gpus():
     assert changed("MPT-001", gpu="a100-sxm-80gb", nvlink_domain_size="8").problem.software.name == "llm-foundry-pure"
-    other = changed("MPT-001", gpu="a100-sxm-80gb", model="mpt-30b")
-    assert other.problem.software.name == "llm-foundry"
+    for other in ({"gpu": "a100-sxm-80gb", "model": "mpt-30b"}, {"num_gpus": "64"}):
+        assert changed("MPT-001", **other).problem.software.name == "llm-foundry"
 
 
 def test_fp8_of_unknown_kind_is_delayed_on_hopper_and_current_on_blackwell(runs):
@@ -233,3 +233,18 @@ def test_every_row_of_the_whole_table_is_answered_or_refused():
             if run.row["status"] == "ok" and not answer.fits.all():
                 too_large.add(run.run_id)
     assert too_large == TOO_LARGE
+
+
+def test_a_row_may_say_which_memory_it_prints():
+    own = changed("MPT-001", peak_mem_gib="40")
+    told = changed("MPT-001", peak_mem_gib="40", peak_mem_kind="active")
+    assert (own.peak_kind, told.peak_kind) == ("reserved", "active")
+    refused = changed("MPT-001", peak_mem_kind="activ")
+    assert isinstance(refused, Refused)
+    assert "did you mean 'active'" in refused.reason
+
+
+def test_batches_of_one_configuration_share_it():
+    one, twice = changed("MPT-001"), changed("MPT-001", global_batch="8192")
+    assert one.configuration == twice.configuration
+    assert one.configuration != changed("MPT-001", micro_batch="4").configuration

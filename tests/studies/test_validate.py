@@ -49,6 +49,14 @@ def test_errors_are_signed_and_shares_of_rows():
     }
 
 
+def test_memory_counts_once_a_configuration():
+    rows = [row(1, 1, configuration="a", memory_error=error) for error in (0.1, 0.1, 0.1)]
+    rows.append(row(1, 1, configuration="b", memory_error=0.3))
+    memory = summary(rows)["memory"]
+    assert memory["count"] == 2
+    assert memory["median"] == pytest.approx(0.2)
+
+
 def test_a_row_in_its_interval_is_covered():
     inside, outside = row(1, 1.05, low_s=0.9, high_s=1.1), row(1, 1.2, low_s=0.9, high_s=1.1)
     assert summary([inside, outside])["coverage"] == 0.5

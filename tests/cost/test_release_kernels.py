@@ -1,0 +1,88 @@
+"""What a release of a software does to kernels and messages: its libraries, its copies, its gathers."""
+
+from dataclasses import replace
+
+import pytest
+
+import moesim
+from moesim.cost.attention import attention_time
+from moesim.cost.blocks import price_blocks
+from moesim.cost.pipeline import _behind
+from moesim.spec import library
+from moesim.workload.ops import AttentionCore
+
+
+def problem(software, **changes):
+    found = moesim.from_names("llama3-8b", "hgx-h100:2", software)
+    return found.with_changes({"global_batch": 64, "micro_batch": 1, "sequence_length": 4096} | changes)
+
+
+def seconds(found, ending, part="forward"):
+    """Time of the operations of a layer whose names end so."""
+    blocks = price_blocks(found.plan())
+    layer = next(block for name, block in blocks.items() if not isinstance(name, str))
+    return sum(float(one.seconds) for one in getattr(layer, part) if one.op.name.endswith(ending))
+
+
+def changed(found, **runtime):
+    return replace(found, machine=replace(found.machine, runtime=replace(found.machine.runtime, **runtime)))
+
+
+def test_the_first_library_multiplies_16_bit_matrices_slower_and_no_others():
+    early, late = problem("llm-foundry").machine.gpu.rates, problem("torchtitan").machine.gpu.rates
+    share = library.get("gpus", "h100-sxm-80gb").kernels.gemm_first_library.value
+    assert early["bf16"] == pytest.approx(share * late["bf16"])
+    assert early["fp8"] == late["fp8"]
+
+
+def test_attention_by_generation():
+    gpu = problem("torchtitan").machine.gpu
+    core = AttentionCore(1, 32, 32, 8192, 4096, 128, 128)
+    first, second, latest = (
+        attention_time(replace(core, kernel=kernel), gpu) for kernel in ("flash1", "flash2", "fused")
+    )
+    assert first > second > latest
+    assert (first - gpu.kernels.attention_fixed) * gpu.kernels.attention_flash1 == pytest.approx(
+        latest - gpu.kernels.attention_fixed
+    )
+
+
+def test_gathers_along_the_sequence_are_copied_unless_they_overlap():
+    plain = problem("torchtitan", tp=8)
+    silent = changed(plain, sequence_copies=False)
+    assert seconds(plain, "enter") > 1.2 * seconds(silent, "enter")
+    overlapped = plain.with_changes({"overlap_tp": True})
+    assert seconds(overlapped, "enter") == seconds(changed(overlapped, sequence_copies=False), "enter")
+
+
+@pytest.mark.parametrize("nodes", [2, 4])
+def test_shards_that_are_copied_one_by_one_cost_by_the_rank(nodes):
+    plain = problem("deepspeed", **{"cluster.count": nodes})
+    copied = changed(plain, shard_copies=3e-5)
+    assert seconds(copied, "weights-dense") - seconds(plain, "weights-dense") == pytest.approx(nodes * 8 * 3e-5)
+
+
+def test_gathers_that_block_are_exposed():
+    plain = problem("deepspeed")
+    blocked = moesim.estimate(changed(plain, blocking_gathers=True))
+    free = moesim.estimate(plain)
+    assert blocked.exposed_s["dp"] > free.exposed_s["dp"] + 0.01
+    assert blocked.step_time_s > free.step_time_s
+
+
+def test_collectives_take_sms_from_the_kernels_beside_them():
+    plain = problem("torchtitan")
+    links = plain.machine.links
+    alone = replace(plain, machine=replace(plain.machine, links=replace(links, collective_sms=0.0)))
+    with_, without = (moesim.evaluate(one, [one.strategy]).step_time_s[0] for one in (plain, alone))
+    share = links.collective_sms / plain.machine.gpu.num_sms
+    assert without < with_ < (1 + share) * without
+    engines = replace(links, nccl=replace(links.nccl, copy_engine=True))
+    copied = replace(plain, machine=replace(plain.machine, links=engines)).plan()
+    assert copied.gather_share("F") == 0
+    assert copied.gather_share("BW") == pytest.approx(share / 2)
+
+
+def test_what_hides_behind_a_chunk_slows_it_by_its_share():
+    assert _behind(10.0, 100.0, 10.0, 0.0) == 1.0
+    assert _behind(10.0, 100.0, 10.0, 0.2) == pytest.approx(1 + 0.2 * 9)
