@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, get_args
 
 from pydantic import Field, model_validator
 
@@ -77,14 +77,15 @@ def _sections() -> dict[str, tuple[str, ...]]:
     found = {}
     for section in ("host", "runtime", "sustained"):
         model = SoftwareSpec.model_fields[section].annotation
-        assert model is not None
         fields = getattr(model, "model_fields", {})
-        found[section] = tuple(
-            name
-            for name, one in fields.items()
-            if isinstance(one.annotation, type) and issubclass(one.annotation, Sourced)
-        )
+        found[section] = tuple(name for name, one in fields.items() if _is_number(one.annotation))
     return found
+
+
+def _is_number(annotation: object) -> bool:
+    """Whether a field is a sourced number, also one that may be left out."""
+    options = (annotation, *get_args(annotation))
+    return any(isinstance(one, type) and issubclass(one, Sourced) for one in options)
 
 
 SECTIONS = _sections()
@@ -102,7 +103,7 @@ def _read(path: Path) -> StepFits:
 
 
 def scaled(software: SoftwareSpec, factors: Mapping[str, float], source: str, note: str) -> SoftwareSpec:
-    """Return a software with some of its numbers times a factor, and where the factor comes from.
+    """Return a software with some of its numbers times a factor, and where the factor comes from; those it lacks stay out.
 
     Parameters
     ----------
@@ -115,7 +116,9 @@ def scaled(software: SoftwareSpec, factors: Mapping[str, float], source: str, no
     for path, factor in factors.items():
         section, _, name = path.partition(".")
         part = sections.get(section, getattr(software, section))
-        number: Sourced = getattr(part, name)
+        number: Sourced | None = getattr(part, name)
+        if number is None:  # the software does not have it
+            continue
         told = f"{number.value:.6g} times {factor:.4g}: {note}"
         changed = type(number).model_construct(value=number.value * factor, kind="derived", source=source, note=told)
         sections[section] = part.model_copy(update={name: changed})
