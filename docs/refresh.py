@@ -35,11 +35,11 @@ FIRST = {
 CAUSES = {
     "loss unfused, 100 launches a MoE layer, 10 us each": {
         "software.runtime.fused_cross_entropy": "false",
-        "software.runtime.launches_per_moe_layer": "100",
+        "software.runtime.launches_per_operation": "1",
         "software.host.framework_per_kernel": "5 us",
     },
     "fused loss": {
-        "software.runtime.launches_per_moe_layer": "100",
+        "software.runtime.launches_per_operation": "1",
         "software.host.framework_per_kernel": "5 us",
     },
     "launches as counted in a run": {"software.host.framework_per_kernel": "5 us"},

@@ -84,6 +84,8 @@ SPEC_PATHS = {
     "host.launch": "software.host.framework_per_kernel",
     "host.sync": "software.host.device_sync",
     "host.graph": "software.host.graph_launch",
+    "host.call": "software.host.library_call",
+    "host.chunk": "software.host.chunk",
     "host.update_rate": "software.host.update_rate",
 }
 """Where a constant of the machine stands in the specs, if not under the same name."""
@@ -116,7 +118,7 @@ RESOURCES = (
     ("transport-sms", ("_sm_bandwidth", "block_bandwidth", ".shared_bandwidth")),
     ("pcie", ("gpu.pcie_bandwidth",)),
     ("cpu", ("host.update_rate",)),
-    ("host", ("host.launch", "host.sync", "host.graph")),
+    ("host", ("host.launch", "host.sync", "host.graph", "host.call", "host.chunk")),
 )
 """What stands behind a constant, by the beginning or the end of its path; efficiencies and latencies stand for none."""
 

@@ -35,8 +35,10 @@ sequence_length: 2048
 global_batch: 128
 strategy: {tp: 2, pp: 4, ep: 8, micro_batch: 1}
 overrides: # a host that keeps ahead of these small kernels most of the time
-  software.host.framework_per_kernel: 5 us
-  software.runtime.launches_per_moe_layer: 90
+  software.host.kernel_launch: 2.7 us
+  software.host.framework_per_kernel: 1 us
+  software.host.library_call: 0 s
+  software.host.chunk: 0 s
 """
 
 
@@ -62,6 +64,7 @@ ANSWER_KEYS = [
     "bubble_fraction",
     "walked_stage",
     "busy_s",
+    "sustained_clock",
     "breakdown_s",
     "exposed_s",
     "low_s",

@@ -86,7 +86,7 @@ def test_every_class_that_is_used_takes_time(small, sample):
         for name, one in used.items():
             taken = answer.breakdown_s[name] > 0
             assert taken == one or (one and name in hidden), (name, strategy)
-        assert answer.exposed_s["ep"] > 0 or strategy.ep == 1
+        assert answer.exposed_s["ep"] > 0 or strategy.ep == 1 or "ep" in hidden
 
 
 def test_rates_follow_from_the_step_time(estimates, small):
@@ -111,8 +111,9 @@ def test_constants_pull_the_right_way(estimates):
         for constant in answer.constants:
             assert math.isfinite(constant.elasticity)
             if any(word in constant.path for word in slower) and "bandwidth" not in constant.path:
-                # kernels beside a transport pay for its SMs; the share of each shifts a little with their times
-                assert constant.elasticity >= (-1e-3 if strategy.overlap_ep else -1e-9), (constant, strategy)
+                # kernels beside a transport or a reduction pay for its SMs: the share of each shifts a little with
+                # their times, and so does the clock under the power limit
+                assert constant.elasticity >= -1e-3, (constant, strategy)
             elif constant.path.endswith(faster):
                 assert constant.elasticity <= (1e-3 if strategy.overlap_ep else 1e-9), (constant, strategy)
             if abs(constant.elasticity) > 0.01:

@@ -100,7 +100,9 @@ def test_the_machine_has_the_numbers_of_the_specs(qwen: Problem):
     assert not machine.links.nvls
     assert machine.gpu.rates["bf16"] == machine.gpu.bf16_flop_rate
     assert not {"mxfp8", "nvfp4"} & set(machine.gpu.rates)
-    assert machine.runtime.launches_per_moe_layer == 264
+    assert machine.runtime.launches_per_moe_layer is None
+    assert machine.runtime.launches_per_operation == 2.7
+    assert machine.host.chunk == pytest.approx(0.8e-3)
 
 
 def test_every_number_of_the_machine_has_a_source(qwen: Problem):

@@ -40,7 +40,8 @@ def attention_time(work: AttentionCore, gpu: Gpu) -> Numeric:
     mean number of keys of a query, ``c_d`` the masked half of the diagonal tiles, ``c_0`` a prologue in keys. The first
     term is the work spread over all SMs, the second the longest tile, which sees twice the mean under a causal mask. The backward does
     ``f`` = 2.5 times the forward products (it recomputes QK^T) at ``r`` of the forward rate. Long kernels slow down
-    under the power limit as GEMMs do.
+    under the power limit as GEMMs do. In FP8 only the products gain, the softmax does not: forward and backward take
+    the ratio that the forward was measured with.
 
     References
     ----------
@@ -73,6 +74,8 @@ def attention_parts(work: AttentionCore, gpu: Gpu) -> Attention:
     if work.kernel == "flash2":
         share = constants.attention_flash2_backward if work.backward else constants.attention_flash2_forward
         compute = compute / share
+    if work.kernel == "fp8":
+        compute = compute / constants.attention_fp8_speedup
     if work.backward:
         compute = compute * constants.attention_backward_flop_ratio / constants.attention_backward_rate
     memory = work.hbm_bytes / (gpu.memory_bandwidth * constants.memory_efficiency)

@@ -11,10 +11,11 @@ from moesim.cost.machine import Power
 from moesim.cost.memory_bound import traffic_time
 from moesim.cost.plan import Plan, composition
 from moesim.cost.power import follows_clock, step_energy, sustained_clock
-from moesim.cost.price import launch_time, launches, op_time
+from moesim.cost.price import calls_time, launch_time, launches, op_time
 from moesim.cost.stage import (
     BACKWARD,
     FORWARD,
+    HostTimes,
     Ops,
     Piece,
     PricedOp,
@@ -121,6 +122,12 @@ class Clocked:
         return replace(self._plan, machine=replace(self._plan.machine, gpu=replace(gpu, rates=rates)))
 
 
+def host_times(plan: Plan) -> HostTimes:
+    """What the host does beside launches; a graph of everything leaves one launch around a chunk."""
+    host = plan.machine.host
+    return HostTimes(host.sync, host.graph if plan.captures("full") else host.chunk)
+
+
 def _as(ops: tuple[Op, ...], priced: list[PricedOp]) -> Ops:
     return tuple(replace(price, op=op) for op, price in zip(ops, priced, strict=True))
 
@@ -158,7 +165,7 @@ def _clock(plan: Plan, blocks: Blocks, power: Power) -> Numeric:
     works, counts = [], []
     for key, chunk in chunks.items():
         for kind, pieces in _pieces(plan, chunk):
-            works.append(chunk_work(pieces, plan.shape, plan.machine.host.sync, plan.contention(kind), {}))
+            works.append(chunk_work(pieces, plan.shape, host_times(plan), plan.contention(kind), {}))
             counts.append(times[key])
         for block in chunk:
             uses[id(block)] = uses.get(id(block), 0) + times[key] * (2 if plan.strategy.two_batch_overlap else 1)
@@ -232,7 +239,7 @@ def _layer(plan: Plan, layer: Layer, repeated: bool, in_bf16: bool) -> PricedBlo
     static = tuple(Saved(f"graph-input-{scope}", row) for scope in captured)  # inputs stay at their address
     block = replace(block, saved=block.saved + static)
     plain = layer_block(layer, plan.model.hidden, setting.plain)
-    scale: Numeric = 1.0
+    scale: Numeric = runtime.launches_per_operation if layer.moe else 1.0
     if launched is not None:
         scale = launched / sum((launches(op, plan.mesh) for op in plain.forward + plain.backward), 0.0)
     return _priced(plan, block, params, repeated, scale, layer)
@@ -289,7 +296,8 @@ def _prices(ops: tuple[Op, ...], block: PricedBlock) -> Ops:
 
     def launches(op: Op) -> Numeric:
         times = 1.0 if op.name.removesuffix(" again") in block.added else block.scale
-        return times * launch_time(op, mesh, machine, plan.captures(op.scope))
+        captured = plan.captures(op.scope)
+        return times * launch_time(op, mesh, machine, captured) + calls_time(op, machine, captured)
 
     return tuple(PricedOp(op, seconds(op), launches(op)) for op in ops)
 

@@ -91,7 +91,7 @@ def chunk_tasks(structures: tuple[Structure, ...], sequence: tuple[tuple[int, in
 
     Notes
     -----
-    Rows of the durations: the operations of all structures, their launches, one host sync.
+    Rows of the durations: the operations of all structures, their launches, a host sync, and the host around a chain.
     """
     bases = np.cumsum([0, *(len(structure) for structure in structures)]).tolist()
     total = bases[-1]
@@ -129,18 +129,20 @@ def chunk_tasks(structures: tuple[Structure, ...], sequence: tuple[tuple[int, in
             number = tasks.add(task.lane, row, (*before, launch))
             place.append(number)
             if task.host_sync:
-                tasks.add(HOST, 2 * total, (number,))
+                tasks.add(HOST, 2 * total, (*before, launch))
             previous = before
             tails[chain] = (*tails.get(chain, ()), number) if task.prefetch else (number,)
         finished.append(tails.get(chain, ()))
     flush()
+    for _ in ends:
+        tasks.add(HOST, 2 * total + 1, ())
     count = len(tasks.lane)
     preds = np.full((count, max(map(len, tasks.preds), default=0)), count)
     for task_number, before in enumerate(tasks.preds):
         preds[task_number, : len(before)] = before
     columns = (np.array(part, np.int64) for part in (tasks.lane, tasks.row, tasks.level))
     lane, rows, level = columns
-    return ChunkTasks(lane, rows, preds, level, 2 * total + 1)
+    return ChunkTasks(lane, rows, preds, level, 2 * total + 2)
 
 
 @lru_cache(maxsize=32)

@@ -29,6 +29,7 @@ from moesim.spec.hardware import GpuSpec, NicSpec, NodeSpec
 from moesim.spec.load import ScenarioSpecs
 from moesim.spec.own import COLLECTIVES
 from moesim.spec.own import of as own_of
+from moesim.spec.provenance import Number
 from moesim.spec.software import Flag, SoftwareSpec
 from moesim.spec.software import Runtime as RuntimeSpec
 from moesim.spec.transport import TransportSpec
@@ -65,6 +66,8 @@ def _build(specs: ScenarioSpecs) -> Machine:
             software.host.device_sync.value,
             software.host.graph_launch.value,
             software.host.update_rate.value,
+            software.host.library_call.value,
+            software.host.chunk.value,
         ),
         runtime=build_runtime(software),
         memory=RuntimeMemory(
@@ -305,6 +308,10 @@ def gemm_rates(gpu: GpuSpec) -> dict[str, float]:
     return rates
 
 
+def _number(constant: Number | None) -> float | None:
+    return None if constant is None else constant.value
+
+
 def _shard_copies(runtime: RuntimeSpec) -> float:
     """What the messages of a layer's sharded state cost for each rank beside their transfer. [s]"""
     if runtime.shard_copy is None:
@@ -333,8 +340,10 @@ def build_runtime(software: SoftwareSpec) -> Runtime:
             attention=runtime.attention_kernel.value if runtime.attention_kernel else "fused",
             weights_in_combine=_on(runtime.weights_in_combine),
             bf16_expert_wgrad=_on(runtime.bf16_expert_wgrad),
+            product_each_expert=_on(runtime.product_each_expert),
         ),
-        launches_per_moe_layer=runtime.launches_per_moe_layer.value,
+        launches_per_moe_layer=_number(runtime.launches_per_moe_layer),
+        launches_per_operation=_number(runtime.launches_per_operation) or 1.0,
         launches_per_dense_layer=runtime.launches_per_dense_layer.value,
         main_param_remainders=runtime.main_param_remainders.value,
         local_accumulation=runtime.grad_accumulation.value == "local",

@@ -74,6 +74,7 @@ class KernelConstants:
     attention_flash1: Numeric = 1.0
     attention_flash2_forward: Numeric = 1.0
     attention_flash2_backward: Numeric = 1.0
+    attention_fp8_speedup: Numeric = 1.0
     memory_l2: Numeric = 0.5
     memory_l2_speedup: Numeric = 1.5
     pcie_efficiency: Numeric = 0.84
@@ -173,13 +174,16 @@ class Links:
 class Host:
     """The CPU thread that launches kernels; ``graph``: for each kernel of a replayed CUDA graph. [s]
 
-    ``update_rate``: parameters that the CPUs of a node update in a second. [1/s]
+    ``call``: a launch inside an operation of the framework; ``chunk``: what the host does around a forward or a backward.
+    [s] ``update_rate``: parameters that the CPUs of a node update in a second. [1/s]
     """
 
     launch: Numeric
     sync: Numeric
     graph: Numeric
     update_rate: Numeric = 4e9
+    call: Numeric = 0.0
+    chunk: Numeric = 0.0
 
 
 @dataclass(frozen=True)
@@ -187,7 +191,8 @@ class Runtime:
     """What the software does beside the strategy.
 
     ``launches_*``: kernels that the host launches for one layer, forward and backward, nothing recomputed; None keeps
-    the count of the modelled operations. ``upcast_gradients``: the optimizer works on FP32 copies of lower gradients.
+    the count of the modelled operations, each of which ``launches_per_operation`` multiplies in routed layers.
+    ``upcast_gradients``: the optimizer works on FP32 copies of lower gradients.
     ``blocking_gathers``: nothing runs beside the gathers of sharded weights. ``shard_copies``: what a message of sharded
     state costs for each rank beside its transfer. [s] ``sequence_copies``: what tensor-parallel gathers bring and scatters take is copied, as collectives only know the first
     dimension. ``main_param_remainders``: main weights hold only the bits that BF16 weights lack. ``local_accumulation``:
@@ -200,6 +205,7 @@ class Runtime:
     fusion: Fusion = field(default_factory=Fusion)
     launches_per_moe_layer: float | None = None
     launches_per_dense_layer: float | None = None
+    launches_per_operation: float = 1.0
     upcast_gradients: bool = True
     main_param_remainders: bool = False
     local_accumulation: bool = False

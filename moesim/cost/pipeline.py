@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from moesim.base.numeric import Numeric
-from moesim.cost.blocks import Blocks, PricedBlock, chunk_blocks, plan_blocks, repriced
+from moesim.cost.blocks import Blocks, PricedBlock, chunk_blocks, host_times, plan_blocks, repriced
 from moesim.cost.collectives import collective_time
 from moesim.cost.machine import Group
 from moesim.cost.offload import offloaded_bytes, optimizer_parts, stall
@@ -201,6 +201,7 @@ class _Chunks:
         self._busy: dict[tuple[str, int], Numeric] = {}
         half = plan.half if plan.strategy.two_batch_overlap else None
         self._halves = repriced(plan_blocks(half), half) if half is not None else None
+        self._host = host_times(plan)
 
     def single(self, kind: str, stage: int) -> ChunkTime:
         return self._time((kind, self._keys[stage], -1))
@@ -259,7 +260,7 @@ class _Chunks:
             pieces = sequential(self._ops(kind, stage))
         else:
             pieces = self._both_halves(kind, stage)
-        return chunk_work(pieces, plan.shape, plan.machine.host.sync, plan.contention(kind), self._keep)
+        return chunk_work(pieces, plan.shape, self._host, plan.contention(kind), self._keep)
 
 
 def _layers(stage: Stage) -> Numeric:

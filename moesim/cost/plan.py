@@ -153,7 +153,7 @@ class Plan(Once):
         return ExpertProducts(
             kind=strategy.expert_gemm,
             kernel_each=kind.kernel_each,
-            host_counts=kind.host_counts,
+            host_counts=kind.host_counts or self._counts_for_library,
             padding=capacity if kind.padded else None,
             slack=slack,
             low_dispatch=low,
@@ -163,6 +163,12 @@ class Plan(Once):
             waves=strategy.expert_waves,
             delay_wgrad=strategy.delay_wgrad,
         )
+
+    @property
+    def _counts_for_library(self) -> bool:
+        """Whether a library that multiplies expert by expert asks the host how many rows each has."""
+        captured = self.captures("moe") or self.captures("full") or self.strategy.sync_free
+        return self.machine.runtime.fusion.product_each_expert and not captured
 
     @cached_property
     def skew(self) -> Skew | None:

@@ -49,3 +49,8 @@ def launches(op: Op, mesh: Mesh) -> Numeric:
 def launch_time(op: Op, mesh: Mesh, machine: Machine, captured: bool = False) -> Numeric:
     """Time that the host spends on launching an operation, which a CUDA graph may have captured. [s]"""
     return launches(op, mesh) * (machine.host.graph if captured else machine.host.launch)
+
+
+def calls_time(op: Op, machine: Machine, captured: bool = False) -> Numeric:
+    """Time that the host spends on the further launches inside an operation. [s]"""
+    return op.calls * (machine.host.graph if captured else machine.host.call)

@@ -2,8 +2,9 @@
 
 Lanes are streams: ``host`` launches kernels one after another, ``sm`` computes, ``tp``, ``cp`` and ``ep`` carry the
 tensor-parallel, context-parallel and expert messages, ``dp`` gathers split weights and reduces gradients. An operation starts when its launch, its inputs and its lane are ready. A host
-sync makes the host wait for the device, so the launches behind it are exposed. Each chunk starts with the host at the
-same point as the device: what the host got ahead in the chunk before is not credited.
+sync makes the host wait for what the operation itself waits for, so the launches behind it are exposed. Each chunk starts
+with the host at the same point as the device. What the host does between two chunks comes at the end of its lane, where
+it hides behind what the device still has to do: without a sync the host is ahead by that much when the next one starts.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -20,6 +21,18 @@ from moesim.timeline.run import critical_path, run_columns
 from moesim.workload.ops import Op
 
 SEGMENTS = ("combine", "attention", "dispatch", "experts")
+
+
+@dataclass(frozen=True)
+class HostTimes:
+    """What the host does beside launches. [s]
+
+    ``sync``: a read of the device and the wake-up behind it; ``chunk``: the schedule, its sends and the autograd engine
+    around one forward or backward.
+    """
+
+    sync: Numeric
+    chunk: Numeric = 0.0
 
 
 @dataclass(frozen=True)
@@ -134,7 +147,8 @@ Keep = Mapping[str, NDArray[np.float64]]
 class ChunkWork:
     """A chunk that is ready to run: its operations in lane order, how long each takes, and its tasks.
 
-    ``durations``: of the device, then of the launches, then of a host sync. (2 n + 1, *shape) [s]
+    ``durations``: of the device, then of the launches, then of a host sync and of the
+    host around a chain. (2 n + 2, *shape) [s]
     """
 
     flat: list[PricedOp]
@@ -143,7 +157,7 @@ class ChunkWork:
 
 
 def chunk_work(
-    pieces: tuple[Piece, ...], shape: tuple[int, ...], host_sync: Numeric, sm_share: Numeric | Contention, keep: Keep
+    pieces: tuple[Piece, ...], shape: tuple[int, ...], host: HostTimes, sm_share: Numeric | Contention, keep: Keep
 ) -> ChunkWork:
     """Operations of a chunk with what they take beside each other.
 
@@ -153,8 +167,8 @@ def chunk_work(
         Operations in lane order.
     shape
         Shape of the columns that the prices span; ``()`` for scalars.
-    host_sync
-        Time of a device-to-host read and the wake-up of the host. [s]
+    host
+        Time of a read of the device by the host, and of what the host does around each chain.
     sm_share
         Share of the SMs that a running expert transport takes from the kernels beside it, or what else they lose to each
         other. [-]
@@ -169,8 +183,9 @@ def chunk_work(
             lists.append(piece.ops)
     flat = [priced for ops in lists for priced in ops]
     device = _columns([priced.seconds * keep.get(priced.op.category, 1.0) for priced in flat], shape)
-    host = _columns([priced.launch * keep.get("host", 1.0) for priced in flat], shape)
-    sync = _columns([host_sync * keep.get("host", 1.0)], shape)
+    shown = keep.get("host", 1.0)
+    launched = _columns([priced.launch * shown for priced in flat], shape)
+    waits = _columns([host.sync * shown, host.chunk * shown], shape)
     lanes = np.array([priced.lane for priced in flat], dtype=np.int64)
     contention = sm_share if isinstance(sm_share, Contention) else Contention(sm_share)
     counts = _uses(pieces, distinct, lists)
@@ -180,7 +195,7 @@ def chunk_work(
         device = stretched(device, names, lanes == DP, lanes == SM, counts, Contention(contention.gathers))
     structures = tuple(_structure(ops) for ops in lists)
     tasks = chunk_tasks(structures, tuple((piece.chain, distinct[id(piece.ops)]) for piece in pieces))
-    return ChunkWork(flat, np.concatenate([device, host, sync]), tasks)
+    return ChunkWork(flat, np.concatenate([device, launched, waits]), tasks)
 
 
 def chunk_times(works: list[ChunkWork]) -> list[ChunkTime]:
@@ -203,10 +218,10 @@ def chunk_times(works: list[ChunkWork]) -> list[ChunkTime]:
 
 
 def chunk_time(
-    pieces: tuple[Piece, ...], shape: tuple[int, ...], host_sync: Numeric, sm_share: Numeric | Contention, keep: Keep
+    pieces: tuple[Piece, ...], shape: tuple[int, ...], host: HostTimes, sm_share: Numeric | Contention, keep: Keep
 ) -> ChunkTime:
     """Longest path through the operations of one chunk, as :func:`chunk_work` takes them."""
-    return chunk_times([chunk_work(pieces, shape, host_sync, sm_share, keep)])[0]
+    return chunk_times([chunk_work(pieces, shape, host, sm_share, keep)])[0]
 
 
 def _columns(values: list[Numeric], shape: tuple[int, ...]) -> NDArray[np.float64]:

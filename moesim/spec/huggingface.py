@@ -218,6 +218,8 @@ class _Conversion:
         size = self.count(keys.size)
         moe = {"num_experts": self.count(keys.experts), "top_k": self.count(keys.top_k), "ffn_size": size}
         moe["gated"] = True
+        if keys.biased:
+            moe["bias"] = True
         shared = self.config.get(keys.shared_size) or 0 if keys.shared_size else 0
         number = self.config.get(keys.shared_experts) or 0 if keys.shared_experts else int(shared > 0)
         if number:

@@ -15,6 +15,7 @@ class MoeKeys:
     """Keys of the experts.
 
     How many, their size, the size of the shared experts or their number, the dense size, and groups that routes stay in.
+    ``biased``: their products add a bias.
     """
 
     experts: str
@@ -24,6 +25,7 @@ class MoeKeys:
     shared_experts: str = ""
     dense: str = "intermediate_size"
     groups: str = ""
+    biased: bool = False
 
 
 @dataclass(frozen=True)
@@ -117,7 +119,7 @@ FAMILIES: dict[str, Family] = {
         defaults={"head_dim": 64, "num_key_value_heads": 8, "sliding_window": 128},
         biased=True,
         window=_all_but_every("", 2),
-        moe=MoeKeys("num_local_experts", "intermediate_size"),
+        moe=MoeKeys("num_local_experts", "intermediate_size", biased=True),
     ),
     "gpt2": Family(
         names={

@@ -129,8 +129,8 @@ class FeedForwardSpec(SpecModel):
 class MoeSpec(SpecModel):
     """Routed experts of a decoder layer, and the shared experts beside them.
 
-    ``shared_ffn_size`` is that of all shared experts together. The first ``first_k_dense`` layers are dense; after
-    them every ``every``-th layer is routed: layers i with (i + 1) % every == 0. A router that first chooses
+    ``bias``: products of the experts add a bias. ``shared_ffn_size`` is that of all shared experts together. The first ``first_k_dense`` layers are dense;
+    after them every ``every``-th layer is routed: layers i with (i + 1) % every == 0. A router that first chooses
     ``groups_per_token`` of ``expert_groups`` equal groups, and experts in those alone, reaches fewer ranks.
     """
 
@@ -138,6 +138,7 @@ class MoeSpec(SpecModel):
     top_k: Count
     ffn_size: Count
     gated: StrictBool = True
+    bias: StrictBool = False
     num_shared_experts: Annotated[StrictInt, Field(ge=0)] = 0
     shared_ffn_size: Annotated[StrictInt, Field(ge=0)] = 0
     first_k_dense: Annotated[StrictInt, Field(ge=0)] = 0

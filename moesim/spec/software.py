@@ -57,6 +57,8 @@ class HostConstants(SpecModel):
     framework_per_kernel: Seconds
     graph_launch: Seconds
     device_sync: Seconds
+    library_call: Seconds = Field(description="One launch inside an operation of the framework. [s]")
+    chunk: Seconds = Field(description="Schedule, sends and autograd engine around a forward or a backward. [s]")
     update_rate: Number = Field(description="Parameters that the CPUs of a node update in a second. [1/s]")
 
 
@@ -149,11 +151,13 @@ class AttentionKernel(Told):
         the first FlashAttention, or its kernel in Triton.
     ``flash2``
         FlashAttention 2, which does not use the asynchronous tensor cores of Hopper.
+    ``fp8``
+        as ``fused``, with products in FP8 where the recipe casts and queries are as wide as values (not latent attention).
     ``unfused``
         a product, a softmax, a dropout and a product, with all scores in memory; the mask saves nothing.
     """
 
-    value: Literal["fused", "flash1", "flash2", "unfused"]
+    value: Literal["fused", "fp8", "flash1", "flash2", "unfused"]
 
 
 class GemmLibrary(Told):
@@ -181,7 +185,12 @@ class Runtime(SpecModel):
     logits_dtype: LogitsDtype
     logits_bytes: Number | None = Field(None, description="Bytes a logit at the peak of the loss, where known. [B]")
     launches_per_dense_layer: Number
-    launches_per_moe_layer: Number
+    launches_per_moe_layer: Number | None = None
+    launches_per_operation: Number | None = Field(
+        None,
+        description="Launches that an operation of a routed layer stands for, where the layer's are not counted. [-]",
+    )
+    product_each_expert: Flag | None = Field(None, description="A library multiplies expert by expert, on streams.")
     gradient_reduction: GradientReduction
     grad_accumulation: GradAccumulation
     grad_add_slowdown: Number | None = Field(
@@ -219,6 +228,12 @@ class Runtime(SpecModel):
     nvls: Flag = Field(description="Collectives may add in the NVLink switch.")
     reported_memory: ReportedMemory
     extra_memory: Bytes = Field(description="Held by the runtime beside context, NCCL and tensors of the model. [B]")
+
+    @model_validator(mode="after")
+    def _counts_routed_layers(self) -> Runtime:
+        if (self.launches_per_moe_layer is None) == (self.launches_per_operation is None):
+            raise ValueError("give launches_per_moe_layer, as counted, or launches_per_operation, and not both")
+        return self
 
 
 class Case(SpecModel):

@@ -80,6 +80,7 @@ COMPANIONS: dict[str, dict[str, list[Any]]] = {
     "vpp": {"pp": [2, 4], "schedule": ["interleaved-1f1b"], "overlap_p2p": [True]},
     "fp8_params": {"precision": ["fp8-current", "fp8-blockwise"]},
     "expert_gemm": {"capacity_factor": [1.0, 1.25]},
+    "grad_compression": {"dp_sharding": ["ddp"], "overlap_param_gather": [False], "grad_dtype": ["fp32"]},
     "two_batch_overlap": {"micro_batch": [2, 4], "overlap_ep": [False], "dp_sharding": ["ddp", "zero1"]},
 }
 """What a choice often needs beside it, so that enough of the draws with it are legal."""

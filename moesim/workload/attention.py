@@ -126,7 +126,7 @@ def _core(attention: Attention | LatentAttention, setting: Setting) -> tuple[tup
             query_dim=attention.query_dim,
             value_dim=attention.value_dim,
             backward=backward,
-            kernel=setting.fusion.attention,
+            kernel=_kernel(attention, setting),
         )
 
     if setting.fusion.attention == "unfused":
@@ -142,6 +142,14 @@ def _core(attention: Attention | LatentAttention, setting: Setting) -> tuple[tup
         (*messages[0], *_beside(forward, messages[0][0].name)),
         (*messages[1], *_beside(backward, messages[1][0].name)),
     )
+
+
+def _kernel(attention: Attention | LatentAttention, setting: Setting) -> str:
+    """Kind of the core's kernel; FP8 where the software has it, the recipe casts and the heads are of one width."""
+    kind = setting.fusion.attention
+    if kind == "fp8" and not (setting.recipe.casts and attention.query_dim == attention.value_dim):
+        return "fused"
+    return kind
 
 
 def _ring_messages(attention: Attention | LatentAttention, setting: Setting) -> tuple[tuple[Op, ...], tuple[Op, ...]]:

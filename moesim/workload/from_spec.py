@@ -55,7 +55,7 @@ def _feed_forward(spec: ModelSpec, layer: int) -> Dense | Moe:
     moe, ffn = spec.moe, spec.ffn
     if moe is not None and moe.routes(layer):
         groups = moe.expert_groups, moe.groups_per_token or 1
-        return Moe(moe.num_experts, moe.top_k, moe.ffn_size, moe.gated, moe.shared_ffn_size, *groups)
+        return Moe(moe.num_experts, moe.top_k, moe.ffn_size, moe.gated, moe.shared_ffn_size, *groups, moe.bias)
     assert ffn is not None, "the spec checks that dense layers have a feed-forward"
     return Dense(ffn.size, ffn.gated)
 

@@ -88,7 +88,9 @@ class Linear:
         return Gemm(m, n, k, self.groups, accumulate, rate, operand, kind=self.kind)
 
     def _op(self, name: str, work: Gemm, needs: tuple[str, ...] = ()) -> Op:
-        return Op(name, self.category, work, self.kernels, self.segment, self.modules, needs)
+        one_by_one = self.category == "grouped_gemm" and self.setting.fusion.product_each_expert
+        calls = np.maximum(self.groups - 1, 0) if one_by_one and np.all(np.asarray(self.kernels) == 1) else 0
+        return Op(name, self.category, work, self.kernels, self.segment, self.modules, needs, calls=calls)
 
     def _with_cast(self, name: str, values: Numeric, product: Op, needs: tuple[str, ...]) -> tuple[Op, ...]:
         recipe = self.setting.recipe

@@ -134,7 +134,7 @@ class Dense:
 class Moe:
     """Routed experts, chosen ``top_k`` per token, beside shared experts of ``shared_size`` in all (0 for none).
 
-    A token chooses among the experts of ``token_groups`` of ``groups`` equal groups.
+    A token chooses among the experts of ``token_groups`` of ``groups`` equal groups. ``bias``: their products add one. It costs time and next to no parameters, which are not counted.
     """
 
     num_experts: int
@@ -144,6 +144,7 @@ class Moe:
     shared_size: int = 0
     groups: int = 1
     token_groups: int = 1
+    bias: bool = False
 
     def expert_params(self, hidden: int) -> int:
         """Parameters of one expert. [-]"""

@@ -56,7 +56,7 @@ class AttentionCore:
     """Causal softmax attention of ``batch`` sequences with ``heads`` query heads on this rank.
 
     ``queries`` of each sequence are on this rank, each of which sees ``columns`` keys on average. ``balanced``: all of them
-    see as many, as without a mask or in a window. ``kernel``: ``fused``, ``flash1`` or ``flash2``.
+    see as many, as without a mask or in a window. ``kernel``: ``fused``, ``fp8``, ``flash1`` or ``flash2``.
     """
 
     batch: Numeric
@@ -193,8 +193,11 @@ class Op:
         Recompute modules (Megatron-Core names) whose recomputation repeats this op.
     needs
         Names of earlier ops of the same list that must be finished; empty means the one before.
+    calls
+        Further launches inside the op, without the framework around them: a product for each expert, a slice for each. [-]
     host_sync
-        The host waits for this op before it launches the next one.
+        Behind the launch of this op the host waits for what the op itself waits for, as it has to read it: the counts that
+        the router made.
     beside
         It waits for what the op before it waited for, so that the two run side by side.
     prefetch
@@ -221,6 +224,7 @@ class Op:
     detached: bool = False
     scope: str = ""
     held_bytes: Numeric | None = None
+    calls: Numeric = 0
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,11 @@ from moesim.workload.model import Moe
 from moesim.workload.ops import ExpertLeg, FusedExperts, Gemm, Message, Op, Saved, Traffic
 from moesim.workload.setting import Setting
 
+BIAS_BYTES, BIAS_BACKWARD_BYTES = 28.0, 40.0
+"""Memory traffic of a weighted bias, a value of the output, where Megatron-Core writes it as a loop over slices. The weights
+of the rows are FP32, and so is what they touch: product (writes 4), sum (reads 2 + 4, writes 4), slices put together (4, 4),
+cast back (4, 2). Backward: cast (2, 4), cast of what goes on (4, 2), product with the weights and its sum over rows (4, 4, 4),
+product with the bias and its sum over columns (4, 4, 4), slices put together (2, 2). [B]"""
 MOE = frozenset({"moe", "full"})
 ACTIVATION = frozenset({"moe_act", "moe", "full"})
 
@@ -153,6 +158,7 @@ class Routed:
             *self.up.forward(),
             self._activation("expert-activation", 2 * (self.wide + self.inner), ACTIVATION),
             *self.down.forward(),
+            *self._bias("expert-bias", BIAS_BYTES, 2, 2),
             *self._padding("unpad-experts"),
             self._etp("expert-reduce-scatter", "reduce-scatter"),
             self.layout("unsort", passes.before_combine, "experts"),
@@ -169,6 +175,7 @@ class Routed:
             self.layout("unsort-backward", passes.before_combine, "experts"),
             self._etp("expert-grad-all-gather", "all-gather"),
             *self._padding("unpad-experts-backward"),
+            *self._bias("expert-bias-backward", BIAS_BACKWARD_BYTES, 3, 5),
             *both(self.down),
             self._activation("expert-activation-backward", 2 * (2 * self.wide + self.inner), frozenset()),
             *both(self.up),
@@ -209,6 +216,16 @@ class Routed:
     def _etp(self, name: str, collective: str) -> Op:
         work = Message(collective, "etp", 2 * self.hidden * self.rows)
         return Op(name + self.suffix, "tp", work, 1, "experts", MOE)
+
+    def _bias(self, name: str, value_bytes: float, kernels: int, calls: int) -> tuple[Op, ...]:
+        """The bias of the down-projection, times the weight of its row: slice by slice, a few launches for each expert.
+
+        A compiler would join it. The bias of the up-projection is added by the product itself.
+        """
+        if not self.moe.bias or self.setting.fusion.compiled:
+            return ()
+        work = Traffic(value_bytes * self.executed * self.hidden)
+        return (Op(name + self.suffix, "memory_bound", work, kernels, "experts", MOE, calls=calls * self.experts),)
 
     def _padding(self, name: str) -> tuple[Op, ...]:
         """A copy between rows and slots of a fixed number."""

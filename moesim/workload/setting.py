@@ -32,8 +32,11 @@ class Fusion:
         kept for the gradient of the weights.
     bf16_expert_wgrad
         Weight gradients of routed experts are multiplied in BF16 under every recipe.
+    product_each_expert
+        A library multiplies expert by expert on parallel streams, so the host launches a product for each.
     attention
-        ``fused``: one kernel of the latest kind; ``flash1``, ``flash2``: FlashAttention 1 and 2; ``unfused``: scores go through memory.
+        ``fused``: one kernel of the latest kind; ``fp8``: the same in FP8; ``flash1``, ``flash2``: FlashAttention 1 and 2;
+        ``unfused``: scores go through memory.
     """
 
     cross_entropy: bool = False
@@ -43,6 +46,7 @@ class Fusion:
     latent_value_views: bool = False
     weights_in_combine: bool = False
     bf16_expert_wgrad: bool = False
+    product_each_expert: bool = False
     attention: str = "fused"
 
 

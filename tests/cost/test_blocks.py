@@ -6,6 +6,7 @@ import pytest
 
 import moesim
 from moesim.cost.blocks import chunk_blocks, price_blocks
+from moesim.cost.price import launches
 from moesim.workload.ops import Gemm, Message
 
 FSDP = {"dp_sharding": "fsdp", "overlap_param_gather": False, "pp": 1, "schedule": "none"}
@@ -25,10 +26,14 @@ def test_equal_layers_are_priced_once(small, variants):
     assert set(price_blocks(variants["latent"].plan())) > {"embedding", "head"}
 
 
-def test_a_layer_launches_the_kernels_that_were_counted(small):
+def test_a_layer_launches_as_many_kernels_as_were_counted_for_it_or_for_each_operation(small):
     for changes in ({}, {"tp": 1, "ep": 1}, {"ep": 16, "transport": "deepep"}, {"precision": "fp8-current"}):
         plan = plan_of(small, **changes)
         layer = price_blocks(plan)[plan.model.layers[0], True, False]
+        operations = sum(float(launches(priced.op, plan.mesh)) for priced in (*layer.forward, *layer.backward))
+        assert launched(layer) == pytest.approx(2.7 * operations * plan.machine.host.launch)
+        counted = replace(plan.machine, runtime=replace(plan.machine.runtime, launches_per_moe_layer=90))
+        layer = price_blocks(replace(plan, machine=counted))[plan.model.layers[0], True, False]
         assert launched(layer) == pytest.approx(90 * plan.machine.host.launch)
 
 

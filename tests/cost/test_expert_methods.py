@@ -41,6 +41,7 @@ def launched(block):
 
 
 def test_a_loop_launches_a_product_for_each_expert_and_waits_for_the_counts(free):
+    free = free.with_changes({"software.runtime.product_each_expert": "false"})
     plan, ops, block = layer(free, **ROWWISE, expert_gemm="loop")
     _, grouped, plain = layer(free, **ROWWISE)
     experts = 32 / 8

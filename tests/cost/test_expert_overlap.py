@@ -8,7 +8,7 @@ import pytest
 import moesim
 from moesim.cost.blocks import price_blocks
 from moesim.cost.contention import Contention, stretched
-from moesim.cost.stage import BACKWARD, FORWARD, PricedOp, chunk_time, sequential, two_batches
+from moesim.cost.stage import BACKWARD, FORWARD, HostTimes, PricedOp, chunk_time, sequential, two_batches
 from moesim.estimator import estimate
 from moesim.evaluator import evaluate
 from moesim.studies.explain import explain
@@ -33,7 +33,7 @@ def seconds(ops, times, share=0.0):
         found = [value for name, value in times.items() if one.op.name.startswith(name)]
         return PricedOp(one.op, found[0] if found else 0.0, 0.0)
 
-    return float(chunk_time(sequential([tuple(priced(one) for one in ops)]), (), 0.0, share, {}).seconds)
+    return float(chunk_time(sequential([tuple(priced(one) for one in ops)]), (), HostTimes(0.0), share, {}).seconds)
 
 
 @pytest.mark.parametrize(("waves", "expected"), [(1, 14.0), (2, 10.0), (4, 8.0)])
@@ -99,10 +99,10 @@ def layer(scale=1.0, back=False):
 @pytest.mark.parametrize(("order", "back"), [(FORWARD, False), (BACKWARD, True)])
 def test_two_halves_hide_the_exchange_of_each_other(order, back):
     halves = two_batches([layer(0.5, back)] * 4, order)
-    found = chunk_time(halves, (), 0.0, 0.0, {}).seconds
+    found = chunk_time(halves, (), HostTimes(0.0), 0.0, {}).seconds
     # kernels last longer than the exchange of the other half: the first or last exchange sticks out
     assert found == pytest.approx(4 * 8.0 + 1.5)
-    assert float(chunk_time(sequential([layer(1.0, back)] * 4), (), 0.0, 0.0, {}).seconds) == 4 * 14.0
+    assert float(chunk_time(sequential([layer(1.0, back)] * 4), (), HostTimes(0.0), 0.0, {}).seconds) == 4 * 14.0
 
 
 def test_contention_by_hand():
@@ -210,7 +210,7 @@ def test_an_overlap_hides_exchange_and_stretches_kernels(four, changes, transpor
 
 def test_explained_operations_are_those_of_the_halves(four):
     whole, halves = (
-        explain(four.with_changes({"software": "torchtitan", "two_batch_overlap": flag})).ops for flag in (False, True)
+        explain(replace(four, strategy=four.strategy.replace(two_batch_overlap=flag))).ops for flag in (False, True)
     )
     one, other = ({row.name: row for row in rows if row.where == "moe fwd"} for rows in (whole, halves))
     assert other["dispatch"].message_bytes == one["dispatch"].message_bytes / 2

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from moesim.cost.stage import PricedOp, chunk_time, interleaved, segments, sequential
+from moesim.cost.stage import HostTimes, PricedOp, chunk_time, interleaved, segments, sequential
 from moesim.workload.ops import Op, Traffic
 
 WORK = Traffic(1.0)
@@ -14,7 +14,7 @@ def op(name, seconds, category="gemm", segment="attention", needs=(), host_sync=
 
 
 def time(*layers, sync=0.0, share=0.0, keep=None, shape=()):
-    return chunk_time(sequential(layers), shape, sync, share, keep or {})
+    return chunk_time(sequential(layers), shape, HostTimes(sync), share, keep or {})
 
 
 def parts(chunk):
@@ -60,12 +60,20 @@ def test_launches_hide_behind_long_kernels_and_not_behind_short_ones():
 
 def test_a_host_sync_exposes_the_launches_behind_it():
     def chunk(sync):
-        ops = [op("counts", 20.0, "ep", host_sync=sync, launch=1.0)]
+        ops = [op("router", 20.0, launch=1.0), op("dispatch", 4.0, "ep", host_sync=sync, launch=1.0)]
         return time((*ops, op("b", 10.0, launch=2.0), op("c", 10.0, launch=2.0)), sync=5.0)
 
-    assert chunk(False).seconds == 41.0
-    assert chunk(True).seconds == 1 + 20 + 5 + 2 + 20
+    assert chunk(False).seconds == 1 + 20 + 4 + 20
+    assert chunk(True).seconds == 1 + 20 + 5 + 2 + 20  # counts are read behind the router, while the rows travel
     assert chunk(True).categories["host"] == 8.0
+
+
+@pytest.mark.parametrize(("launch", "seconds"), [(1.0, 1 + 3 * 10), (12.0, 3 * 12 + 7)])
+def test_what_the_host_does_between_chunks_hides_behind_the_device(launch, seconds):
+    layer = tuple(op(str(i), 10.0, launch=launch) for i in range(3))
+    assert chunk_time(sequential([layer]), (), HostTimes(0.0, chunk=7.0), 0.0, {}).seconds == max(
+        seconds, 3 * launch + 10
+    )
 
 
 def test_hidden_classes_vanish_in_their_columns_only():
@@ -104,7 +112,7 @@ def layer(back=False, scale=1.0):
 
 def pair(num_layers, share=0.0, scale=1.0):
     pieces = interleaved([layer(scale=scale)] * num_layers, [layer(back=True, scale=scale)] * num_layers)
-    return chunk_time(pieces, (), 0.0, share, {})
+    return chunk_time(pieces, (), HostTimes(0.0), share, {})
 
 
 def test_an_interleaved_pair_hides_exchange_behind_computation():
