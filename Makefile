@@ -35,14 +35,14 @@ notebooks: $(VENV)/.stamp-dev
 	@set -e; for f in $(wildcard notebooks/*.py); do $(BIN)/jupytext --quiet --to ipynb $$f; done; \
 	if ls notebooks/*.ipynb >/dev/null 2>&1; then $(BIN)/python -m pytest -o addopts= --nbmake --overwrite notebooks/*.ipynb; fi
 
-# Tables of docs/accuracy.md again. COLLECTIVES and RUNS are measured tables from elsewhere; without one, its page stays.
+# Tables of docs/accuracy*.md again. COLLECTIVES is a measured table from elsewhere; without it, its page stays.
 accuracy: $(VENV)/.stamp-measurements
 	$(BIN)/python docs/make_accuracy_kernels.py
 	$(if $(COLLECTIVES),$(BIN)/python docs/make_accuracy_collectives.py $(COLLECTIVES))
 	$(BIN)/python docs/make_accuracy_fabrics.py
 	$(BIN)/python docs/make_accuracy_targets.py
 	$(BIN)/python docs/make_accuracy_ablations.py
-	$(BIN)/python docs/make_accuracy.py $(RUNS)
+	$(BIN)/python docs/make_accuracy.py
 
 $(VENV)/.stamp-measurements: pyproject.toml | $(VENV)/bin/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[dev,measurements]"

@@ -38,3 +38,5 @@ MEMORY_CAUSES = {
     "tt-": "Loss in PyTorch. FP32 logits, their log-softmax and two gradients, 12 bytes a logit or more; counted are 6 "
     "without compilation and 2 with, though only blocks, not the loss, were compiled in 2024.",
 }
+TARGET_CAUSES: dict[str, str] = {}
+"""Why a target is missed, by the beginning of its line."""

@@ -8,6 +8,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 PATTERNS = (
     "hardware_specs/calibrations/*.yaml",
+    "hardware_specs/step_fits.yaml",
+    "scenarios/tables/published_runs.csv",
     "moesim/cost/collectives/*.py",
     "moesim/cost/transports/*.py",
     "moesim/cost/attention.py",
@@ -18,7 +20,7 @@ PATTERNS = (
     "moesim/cost/tiles.py",
     "tests/published/*_held_out.csv",
 )
-"""Overlays, forms of prices, and extracts of measurements."""
+"""Overlays, what may be fitted to steps, forms of prices, published runs, and extracts of measurements."""
 ABLATIONS = (*PATTERNS, "scenarios/tables/*.csv", "moesim/studies/ablation*.py")
 """The same, the tables of published runs and pairs, and how pairs are scored."""
 

@@ -1,37 +1,37 @@
-"""Fill the tables of docs/accuracy.md: ``python docs/make_accuracy.py RUNS.csv``.
+"""Fill the tables of docs/accuracy.md, and write docs/accuracy_budget.md: ``python docs/make_accuracy.py``.
 
-RUNS.csv is a run table as in docs/run_table.md. It is not part of the project; without it, its tables stay as they are.
 The tables of kernels and collectives are those of docs/accuracy_kernels.md and docs/accuracy_collectives.md, which have
-scripts of their own; ``make accuracy`` runs all three.
+scripts of their own; ``make accuracy`` runs all.
 Each table stands between ``<!-- NAME -->`` and ``<!-- end -->``; the text around is written by hand.
 """
 
 from __future__ import annotations
 
 import csv
+import os
 import re
-import sys
-from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 from accuracy_causes import CAUSES, MEMORY_CAUSES
+from accuracy_runs import run_parts, validation
 from accuracy_stamp import stamp
+from make_accuracy_budget import write as write_budget
 from refresh import signed, table
 
 import moesim
 from moesim.spec import library
 from moesim.studies.explain import explain
-from moesim.studies.run_table import Refused, Run, read_runs
+from moesim.studies.step_factors import judged
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "accuracy.md"
 VERDICTS = ROOT / "tests" / "published" / "oom_verdicts.csv"
 GIB = 2**30
+ROWS = {"qwen3-235b-h100x256": "ZOO-001"}
+"""Rows of the run table that scenarios of another name are."""
 FACTOR = 1.4
 """A miss: predicted over measured, or the other way round."""
 
@@ -99,10 +99,10 @@ def cause(causes: dict[str, str], name: str) -> str | None:
 
 
 def shown_runs() -> list[Shown]:
-    """Every shipped scenario with its answer."""
+    """Every shipped scenario with its answer; a published run as a fit of steps that has not seen its group prices it."""
     found = []
     for name in (*library.names("scenarios"), *library.names("runs")):
-        problem = moesim.load(name)
+        problem = judged(moesim.load(name), ROWS.get(name, name.upper()))
         found.append(Shown(name, problem, moesim.estimate(problem)))
     return found
 
@@ -236,113 +236,6 @@ def verdict_table() -> str:
     return table(["case", "", "reported", "predicted, GiB", ""], rows, left=5)
 
 
-def coverage_table(answers: list[tuple[Run, moesim.Estimate]], refused: list[Refused]) -> str:
-    """Rows of the run table: estimated, or refused by reason."""
-    total = len(answers) + len(refused)
-    reasons = Counter(
-        re.sub(r" \(.*|^unsupported:", "", one.reason)
-        if one.rule == "not-modelled-yet"
-        else f"{one.rule}: {one.run_id}, {one.reason}"
-        for one in refused
-    )
-    rows = [["rows", str(total)], ["estimated", str(len(answers))]]
-    rows += [[f"refused: {reason}", str(count)] for reason, count in reasons.most_common()]
-    return table(["", "rows"], rows)
-
-
-def fit_table(answers: list[tuple[Run, moesim.Estimate]]) -> str:
-    """Rows that fitted and are predicted not to, and the other way round."""
-    wrong = [
-        [
-            run.run_id,
-            f"{run.row['model']}, {run.row['num_gpus']} {run.problem.machine.gpu.name}",
-            run.row["status"],
-            amounts(answer),
-        ]
-        for run, answer in answers
-        if answer.feasible != (run.row.get("status", "ok") != "oom")
-    ]
-    return table(["row", "", "status", "predicted, GiB"], wrong, left=3)
-
-
-def amounts(answer: moesim.Estimate) -> str:
-    """Peak and capacity."""
-    return f"{answer.memory.peak_bytes / GIB:.1f} of {answer.memory.capacity_bytes / GIB:.1f}"
-
-
-def error_frame(answers: Iterable[tuple[Run, moesim.Estimate]]) -> pd.DataFrame:
-    """Signed errors of every estimated row."""
-    return pd.DataFrame(
-        {
-            "stack": run.row.get("stack", ""),
-            "GPU": run.problem.machine.gpu.name,
-            "model": run.row["model"],
-            "precision": run.row.get("precision", "") or "not printed",
-            "kind": "mixture of experts" if run.problem.model.moe else "dense",
-            "time": answer.step_time_s / run.step_time_s - 1 if run.step_time_s else np.nan,
-            "memory": peak(run.problem, answer) / run.peak_bytes - 1 if run.peak_bytes else np.nan,
-        }
-        for run, answer in answers
-    )
-
-
-def medians(frame: pd.DataFrame, by: list[str], fewest: int = 1) -> list[list[str]]:
-    """Medians of the signed and of the absolute errors, by some columns."""
-    rows = []
-    for key, part in frame.groupby(by):
-        cells = [str(len(part))]
-        for column in ("time", "memory"):
-            values = part[column].dropna()
-            two = (
-                [signed(values.median()), f"{values.abs().median():.1%}".replace("%", " %")]
-                if len(values)
-                else ["", ""]
-            )
-            cells += two if column == "time" else [str(len(values)) if len(values) else "", *two]
-        if len(part) >= fewest:
-            rows.append([*map(str, key), *cells])
-    return rows
-
-
-MEDIANS = ["rows", "time, median", "absolute", "with memory", "memory, median", "absolute"]
-
-
-def stack_table(frame: pd.DataFrame) -> str:
-    """Errors by stack and GPU, and over all."""
-    rows = medians(frame, ["stack", "GPU"])
-    rows += medians(frame.assign(all="all rows"), ["all", "kind"])
-    rows += medians(frame.assign(all="all rows", any=""), ["all", "any"])
-    return table(["stack", "GPU", *MEDIANS], rows, left=2)
-
-
-def weakest_table(frame: pd.DataFrame, number: int = 12) -> str:
-    """Families of rows with the largest median error of the step time."""
-    by = ["stack", "GPU", "model", "precision"]
-    timed = frame.dropna(subset="time").groupby(by)["time"].agg(["size", "median"])
-    timed = timed[timed["size"] > 1]
-    worst = timed.reindex(np.abs(np.log1p(timed["median"])).sort_values(ascending=False).index).head(number)
-    rows = [[*map(str, key), f"{row['size']:.0f}", signed(row["median"])] for key, row in worst.iterrows()]
-    return table([*by, "rows", "time, median"], rows, left=4)
-
-
-def run_table_parts(path: Path) -> dict[str, str]:
-    """Tables about a run table."""
-    answers: list[tuple[Run, moesim.Estimate]] = []
-    refused: list[Refused] = []
-    for run in read_runs(path):
-        if isinstance(run, Refused):
-            refused.append(run)
-        else:
-            answers.append((run, moesim.estimate(run.problem)))
-    frame = error_frame(answers)
-    return {
-        "coverage": coverage_table(answers, refused),
-        "fit": fit_table(answers),
-        "medians": stack_table(frame),
-        "weakest": weakest_table(frame),
-    }
-
-
 def first_table(page: str) -> str:
     """First table of a page beside this one."""
     text = PAGE.with_name(page).read_text(encoding="utf-8")
@@ -351,8 +244,8 @@ def first_table(page: str) -> str:
     return found[0].rstrip()
 
 
-def main(arguments: list[str]) -> None:
-    """Fill the page."""
+def main() -> None:
+    """Fill the page, and write that of the error budget."""
     runs = shown_runs()
     measured = [run for run in runs if run.problem.measured is not None]
     parts = {
@@ -365,14 +258,16 @@ def main(arguments: list[str]) -> None:
         "collectives": first_table("accuracy_collectives.md"),
         "date": f"Tables of {date.today():%Y-%m-%d}, made by `make accuracy` for the calibrations of `stamp {stamp()}`.",
     }
-    parts |= run_table_parts(Path(arguments[0])) if arguments else {}
+    rows, lines = validation(os.cpu_count() or 1)
+    parts |= run_parts(rows, lines)
     text = PAGE.read_text(encoding="utf-8")
     for name, content in parts.items():
         whole = f"<!-- {name} -->\n{content}\n<!-- end -->"
         text, count = re.subn(rf"<!-- {name} -->.*?<!-- end -->", lambda _, new=whole: new, text, flags=re.S)
         assert count == 1, name
     PAGE.write_text(text, encoding="utf-8")
+    write_budget(rows)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

@@ -60,7 +60,9 @@ def estimate(problem: Problem, strategy: Strategy | None = None, measured_s: flo
 
     seconds = breakdown(times, first)
     needs = elasticities(problem.machine, paths, moved, step_time)
-    spread = interval(plan.machine, step_time, raised, needs, tuple(errors.outside), tuple(errors.uncalibrated))
+    spread = interval(
+        plan.machine, step_time, raised, needs, tuple(errors.outside), tuple(errors.uncalibrated), problem.assumed
+    )
     answer = memory_answer(memory, problem.machine)
     tokens = problem.global_batch * problem.sequence_length
     flop_per_token = plan.flop_per_token

@@ -12,6 +12,7 @@ from moesim.cost.uncertainty import Outside
 from moesim.reading import GRADE_OF_KIND
 from moesim.result import Constant, Contribution, Interval
 from moesim.spec.calibration import NORMAL_95
+from moesim.spec.steps import STEPS
 
 SPREADS = {
     "measured": 0.05,  # fitted elsewhere, its residuals not kept: runs and machines of one kind differ by 3 to 5 %
@@ -30,10 +31,19 @@ LISTED = 0.005
 """Share of the variance below which constants are added up."""
 
 HOLDS = "errors of the prices of kernels and messages, and of the constants that no measurements cover"
+HOLDS_STEPS = (
+    ", and what published steps of such software were off beyond them: overlap, host, clocks, slow nodes; fields that "
+    "nobody gave"
+)
 LACKS = (
     "errors of the model's structure: what overlaps, what the software does beside it, uneven routing, slow nodes, "
     "numbers set by hand"
 )
+LACKS_STEPS = "uneven routing that was not given, sick nodes, numbers set by hand"
+MODEL_FORM = "software and overlap"
+"""What stands for all that prices do not say of a step."""
+FIELD = "field "
+"""Beginning of the name of a contribution of a field that nobody gave."""
 
 KERNEL_WORDS = (
     ("gpu.kernels.grouped_gemm", "grouped-gemm"),
@@ -69,15 +79,18 @@ def interval(
     needs: tuple[Constant, ...],
     outside: tuple[Outside, ...] = (),
     uncalibrated: tuple[str, ...] = (),
+    assumed: tuple[str, ...] = (),
 ) -> Interval:
     r"""The 90 % interval of a step, log-normal around the estimate.
 
     .. math::
 
-        \sigma^2 = \sum_f \ln^2 \frac{T(f)}{T} + \sum_c (\epsilon_c \sigma_c)^2, \qquad T e^{\pm 1.645 \sigma}
+        \sigma^2 = \sum_f \ln^2 \frac{T(f)}{T} + \sum_c (\epsilon_c \sigma_c)^2 + \sigma_s^2 + \sum_a \sigma_a^2,
+        \qquad T e^{\pm 1.645 \sigma}
 
     ``T(f)`` is the step with all prices of the family f raised by the standard error of their regimes: they are off
     together. Families, and constants c with elasticity :math:`\epsilon_c` that no family covers, are off independently.
+    ``sigma_s`` is what published steps were off beyond that, ``sigma_a`` what a field that nobody gave may move.
 
     Parameters
     ----------
@@ -92,6 +105,8 @@ def interval(
     outside, uncalibrated
         Prices outside of what was measured; families that the step uses and nobody measured on this machine, whose
         constants count one by one.
+    assumed
+        Fields that nobody gave.
     """
     terms: list[tuple[str, float, str]] = []
     for name, (everywhere, beyond) in raised.items():
@@ -104,6 +119,7 @@ def interval(
             continue
         error = abs(constant.elasticity) * SPREADS[constant.kind]
         terms.append((constant.setting or constant.path, error, GRADE_OF_KIND[constant.kind]))
+    terms += _beyond_prices(machine, assumed)
     variance = sum(error**2 for _, error, _ in terms)
     sigma = math.sqrt(variance)
     found = [
@@ -113,7 +129,20 @@ def interval(
     ]
     found.sort(key=lambda one: -one.share)
     factor = math.exp(NORMAL_95 * sigma)
-    return Interval(step_time / factor, step_time * factor, sigma, tuple(found), outside, uncalibrated, HOLDS, LACKS)
+    ends, told = (step_time / factor, step_time * factor), (HOLDS, LACKS)
+    if machine.step_errors:
+        told = (HOLDS + HOLDS_STEPS, LACKS_STEPS)
+    return Interval(*ends, sigma, tuple(found), outside, uncalibrated, *told)
+
+
+def _beyond_prices(machine: Machine, assumed: tuple[str, ...]) -> list[tuple[str, float, str]]:
+    """Errors of whole steps beyond those of their prices, and of each field that nobody gave."""
+    known = machine.step_errors
+    if not known:
+        return []
+    names = [path.removeprefix("strategy.") for path in assumed]
+    fields = [(f"{FIELD}{name}", known[name], "assumed") for name in names if name != STEPS and name in known]
+    return [(MODEL_FORM, known[STEPS], "calibrated"), *fields]
 
 
 def _grade(machine: Machine, name: str, share_outside: float) -> str:

@@ -215,3 +215,17 @@ def test_every_constant_of_a_machine_has_a_place(qwen):
         assert covered_by(constant.path) or constant.path.startswith(
             ("host.", "gpu.power.", "links.collective_sms", "gpu.kernels.attention_backward", "gpu.rates.mxfp8-wgrad")
         )
+
+
+def test_whole_steps_and_open_fields_widen_the_interval(small):
+    """What published steps were off by stands beside the prices; a field counts only where nobody gave it."""
+    machine = replace(small.machine, step_errors={"steps": 0.2, "overlap_tp": 0.05, "transport": 0.3})
+    prices = dict.fromkeys(KERNELS, (2.0, 2.0))
+    found = interval(machine, 2.0, prices, (), assumed=("strategy.overlap_tp", "cluster.nic", "strategy.layout"))
+    parts = {one.name: (one.log_error, one.evidence) for one in found.contributions}
+    assert parts == {intervals.MODEL_FORM: (0.2, "calibrated"), f"{intervals.FIELD}overlap_tp": (0.05, "assumed")}
+    assert found.log_error == pytest.approx(math.hypot(0.2, 0.05))
+    assert "published steps" in found.holds
+    bare = interval(replace(machine, step_errors={}), 2.0, prices, (), assumed=("strategy.overlap_tp",))
+    assert bare.log_error == 0
+    assert "structure" in bare.lacks

@@ -46,6 +46,8 @@ class Overlay:
         Constants that the rows did not decide.
     extra
         Constants of kernels that the measurements contain beside the one that is priced.
+    folds
+        What a fit without each group of rows finds.
     """
 
     name: str
@@ -64,6 +66,7 @@ class Overlay:
     note: str = ""
     kept: Sequence[str] = ()
     extra: Mapping[str, tuple[float, str]] = field(default_factory=dict)
+    folds: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
 def overlay_text(overlay: Overlay) -> str:
@@ -93,6 +96,8 @@ def overlay_text(overlay: Overlay) -> str:
         data["extra"] = {name: quantity(*value) for name, value in overlay.extra.items()}
     if overlay.kept:
         data["kept"] = list(overlay.kept)
+    if overlay.folds:
+        data["folds"] = {name: _fold(one) for name, one in overlay.folds.items()}
     if overlay.note:
         data["note"] = overlay.note
     yaml = YAML()
@@ -127,6 +132,13 @@ def _flow(value: Any) -> Any:
     shown = CommentedMap(value) if isinstance(value, dict) else CommentedSeq(value)
     shown.fa.set_flow_style()
     return shown
+
+
+def _fold(one: Mapping[str, Any]) -> dict[str, Any]:
+    told = {"runs": _flow(list(one["runs"]))}
+    if one["constants"]:
+        told["constants"] = _flow({name: _round(value) for name, value in one["constants"].items()})
+    return told | {"step_error": _round(one["step_error"])}
 
 
 def _score(one: Score) -> dict[str, float | int]:

@@ -38,7 +38,16 @@ CalibrationsOption = Annotated[
     str | None,
     typer.Option("--calibrations", metavar="FILE[,FILE]", help="Your own, in place of the shipped ones."),
 ]
+ModelsOption = Annotated[
+    Path | None, typer.Option("--models", metavar="DIR", help="A folder with models of your own, MODEL.yaml each.")
+]
 OverlayOption = Annotated[Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write the overlay here.")]
+
+
+def folder(models: Path | None) -> None:
+    """Raise a `SpecError` where ``--models`` names no folder."""
+    if models is not None and not models.is_dir():
+        raise SpecError.single("--models", "", f"there is no folder '{models}'", "name one with MODEL.yaml files")
 
 
 def problem_of(scenario: str | None, model: str | None, cluster: str | None) -> Problem:

@@ -12,6 +12,7 @@ from typer.exceptions import TyperException
 import moesim.cli.budget as budget
 import moesim.cli.calibrate_collectives as calibrate_collectives
 import moesim.cli.calibrate_kernels as calibrate_kernels
+import moesim.cli.calibrate_runs as calibrate_runs
 import moesim.cli.calibrate_trace as calibrate_trace
 import moesim.cli.calibrate_transport as calibrate_transport
 import moesim.cli.check as check
@@ -73,6 +74,7 @@ app.add_typer(import_app, name="import")
 calibrate_app = typer.Typer(help="Fit constants to measurements.", no_args_is_help=True, rich_markup_mode=None)
 calibrate_kernels.register(calibrate_app)
 calibrate_app.command("collectives", help=calibrate_collectives.HELP)(calibrate_collectives.command)
+calibrate_app.command("runs", help=calibrate_runs.HELP)(calibrate_runs.command)
 calibrate_app.command("transport", help=calibrate_transport.HELP)(calibrate_transport.command)
 calibrate_app.command("trace", help=calibrate_trace.HELP)(calibrate_trace.command)
 app.add_typer(calibrate_app, name="calibrate")

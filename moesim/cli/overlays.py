@@ -30,3 +30,5 @@ def deliver(made: Overlay, out: Path | None) -> None:
         typer.echo(f"{which} ({one.count:,}): {told}", err=True)
     if made.kept:
         typer.echo(f"kept at their prior, too few rows: {', '.join(made.kept)}", err=True)
+    if made.family == "steps" and made.note:
+        typer.echo(made.note, err=True)

@@ -240,7 +240,7 @@ def _layer(plan: Plan, layer: Layer, repeated: bool, in_bf16: bool) -> PricedBlo
     block = replace(block, saved=block.saved + static)
     plain = layer_block(layer, plan.model.hidden, setting.plain)
     scale: Numeric = runtime.launches_per_operation if layer.moe else 1.0
-    if launched:
+    if launched is not None:
         scale = launched / sum((launches(op, plan.mesh) for op in plain.forward + plain.backward), 0.0)
     return _priced(plan, block, params, repeated, scale, layer)
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from moesim.cost.certainty import NET, NODE
 from moesim.cost.machine import (
+    NVLINK_RATES,
     Gpu,
     Host,
     KernelConstants,
@@ -19,7 +21,7 @@ from moesim.cost.machine import (
 )
 from moesim.fabric.network import Network
 from moesim.fabric.resolve import Parts, network
-from moesim.spec import library
+from moesim.spec import library, steps
 from moesim.spec.calibration import DERIVED_SPREAD, KERNEL_FAMILIES, CalibrationSpec
 from moesim.spec.fabric import FabricSpec
 from moesim.spec.fabric_names import split_name
@@ -57,8 +59,8 @@ def _build(specs: ScenarioSpecs) -> Machine:
     for transport in used.values():
         legs |= leg_residuals(transport, gpu, node, nic, own_of(specs.calibrations, transport.name))
     return Machine(
-        gpu=build_gpu(gpu, software),
-        links=build_links(node, nic, fabric, software.runtime.nvls.value),
+        gpu=sustained_gpu(build_gpu(gpu, software), software),
+        links=sustained_links(build_links(node, nic, fabric, software.runtime.nvls.value), software),
         host=Host(
             software.host.kernel_launch.value + software.host.framework_per_kernel.value,
             software.host.device_sync.value,
@@ -83,7 +85,25 @@ def _build(specs: ScenarioSpecs) -> Machine:
         | build_link_residuals(node.name, fabric.name, specs.calibrations)
         | legs,
         network=specs_network(specs),
+        step_errors=steps.spreads(steps.used(specs.calibrations), software.name, specs.model.moe is not None),
     )
+
+
+def sustained_gpu(gpu: Gpu, software: SoftwareSpec) -> Gpu:
+    """Return a GPU with the rates that it keeps within a step of a software."""
+    rates, kept = software.sustained, gpu.kernels
+    return replace(
+        gpu,
+        rates={name: rate * rates.tensor.value for name, rate in gpu.rates.items()},
+        kernels=replace(kept, memory_efficiency=kept.memory_efficiency * rates.memory.value),
+    )
+
+
+def sustained_links(links: Links, software: SoftwareSpec) -> Links:
+    """Return links with the rates that messages keep within a step of a software."""
+    nvlink, network = software.sustained.nvlink.value, software.sustained.network.value
+    changed = {name: getattr(links, name) * nvlink for name in NVLINK_RATES}
+    return replace(links, nic_bandwidth=links.nic_bandwidth * network, **changed)
 
 
 def specs_network(specs: ScenarioSpecs) -> Network:
@@ -241,7 +261,10 @@ def transport_constants(
     told = software.constants.get(f"{spec.name}_num_sms") if software else None
     if told is not None:
         values["num_sms"] = told.value
+    kept = software.sustained if software else None
+    shares = {"nvlink_bandwidth": kept.nvlink.value, "rdma_bandwidth": kept.network.value} if kept else {}
     for word, scale in link_scales(spec, gpu, node, nic).items():
+        scale = scale * shares.get(word, 1.0)
         values |= {name: value * scale for name, value in values.items() if name.endswith(word)}
     return values
 

@@ -18,6 +18,9 @@ from moesim.spec.provenance import Sourced
 from moesim.workload.mesh import Mesh
 from moesim.workload.setting import Fusion
 
+NVLINK_RATES = ("nvlink_bandwidth", "nvls_bandwidth", "p2p_bandwidth", "alltoall_bandwidth")
+"""Rates of the links that follow NVLink."""
+
 
 @dataclass(frozen=True)
 class KernelConstants:
@@ -285,7 +288,8 @@ class Machine:
     """Everything a price may ask of the hardware and the software under it.
 
     ``network``: what joins the NVLink domains; None where every rank has its NIC to itself. ``placed``: where the axes
-    lie on the ranks, if not in the usual order.
+    lie on the ranks, if not in the usual order. ``step_errors``: standard errors of the logarithm of a whole step beyond
+    those of its prices, ``steps`` and what each field may move; empty where no steps were fitted. [-]
     """
 
     gpu: Gpu
@@ -301,6 +305,7 @@ class Machine:
     residuals: Mapping[str, Residuals] = field(default_factory=dict)
     network: Network | None = None
     placed: Placed | None = None
+    step_errors: Mapping[str, float] = field(default_factory=dict)
 
     def group(self, mesh: Mesh, axis: str) -> Group:
         """Return the communicator of an axis: neighbours ``stride`` ranks apart share a domain while they fit."""

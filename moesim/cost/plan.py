@@ -11,7 +11,7 @@ import numpy as np
 from moesim.base.numeric import Numeric
 from moesim.cost.contention import Contention
 from moesim.cost.expert_gemms import expert_gemms
-from moesim.cost.machine import Group, Machine
+from moesim.cost.machine import NVLINK_RATES, Group, Machine
 from moesim.cost.once import Once
 from moesim.cost.transports import Transport, transports
 from moesim.cost.uncertainty import PriceErrors
@@ -37,9 +37,6 @@ from moesim.workload.stages import Stage
 from moesim.workload.strategy import DTYPE_BYTES, Strategy
 
 T = TypeVar("T")
-
-NVLINK_RATES = ("nvlink_bandwidth", "nvls_bandwidth", "p2p_bandwidth", "alltoall_bandwidth")
-"""Rates of the links that follow NVLink."""
 
 
 @dataclass(frozen=True)

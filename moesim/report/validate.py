@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from moesim.report.estimate import seconds
+from moesim.studies.targets import Line
 from moesim.studies.validate import Row, worst
 
 
@@ -20,12 +21,26 @@ def share(value: float | None, sign: bool = False) -> str:
 
 
 def validation_tables(
-    rows: Sequence[Row], groups: Sequence[Mapping[str, Any]], refused: Mapping[str, int]
+    rows: Sequence[Row], groups: Sequence[Mapping[str, Any]], refused: Mapping[str, int], lines: Sequence[Line]
 ) -> RenderableType:
-    """Errors by group, the worst rows, and what was refused."""
+    """Errors by group, the worst rows, what was refused, and the targets."""
     estimated = sum(row.status == "estimated" for row in rows)
     told = Text(f"{len(rows)} rows, {estimated} estimated; refused: " + (listed(refused) or "none"))
-    return Group(_groups(groups), _worst(worst(rows)), told)
+    return Group(_groups(groups), _worst(worst(rows)), told, target_table(lines))
+
+
+def target_table(lines: Sequence[Line]) -> Table:
+    """What published runs are to come out at, and what they do."""
+    table = Table(title="targets", title_justify="left")
+    for name in ("what", "target", "reached", "n", ""):
+        table.add_column(name, justify="right" if name == "n" else "left")
+    for line in lines:
+        table.add_row(line.name, line.target, line.reached, str(line.count), VERDICTS[line.met])
+    return table
+
+
+VERDICTS: Mapping[bool | None, str] = {True: "met", False: "missed", None: ""}
+"""What is said of a target; nothing where nothing was asked."""
 
 
 def listed(counts: Mapping[str, int]) -> str:
@@ -72,6 +87,7 @@ _MEASURES = (
     "coverage",
     "kendall",
     "kendall_groups",
+    "orders",
     "fitting_rows_predicted_oom",
     "oom_rows_predicted_to_fit",
 )

@@ -50,11 +50,24 @@ class ScoreSpec(SpecModel):
     coverage: float | None = None
 
 
+class FoldSpec(SpecModel):
+    """What the rows of all other groups say of one group of runs.
+
+    ``constants``: fitted without its rows. ``step_error``: standard error of the logarithm of a step beyond that of its
+    prices, estimated without its rows. [-]
+    """
+
+    runs: tuple[str, ...]
+    constants: dict[str, float] = Field(default_factory=dict)
+    step_error: Annotated[float, Field(ge=0)]
+
+
 class CalibrationSpec(NamedSpec):
     """What ``moesim calibrate`` leaves behind.
 
     ``gpu`` names what the constants belong to; ``constants`` replace those of its spec. ``extra`` are constants of
     kernels that the measurements contain beside the one that is priced. ``covered`` is the range of the rows used.
+    ``folds``: what a fit without each group of rows finds, so that no run is judged by a fit that has seen it.
     """
 
     gpu: str
@@ -70,6 +83,7 @@ class CalibrationSpec(NamedSpec):
     residuals: dict[str, SpreadSpec] = Field(default_factory=dict)
     scores: dict[str, ScoreSpec] = Field(default_factory=dict)
     kept: tuple[str, ...] = ()
+    folds: dict[str, FoldSpec] = Field(default_factory=dict)
     note: str | None = None
 
     @field_validator("covered")
@@ -87,6 +101,9 @@ class CalibrationSpec(NamedSpec):
                 _check_constant(name, value)
             if "all" not in self.residuals:
                 raise ValueError("residuals has no 'all'; write the quantiles of all rows")
+        else:
+            for name, value in self.constants.items():
+                _check_value(name, value, Constant)
         return self
 
     def entries(self) -> dict[str, dict[str, Any]]:
@@ -112,6 +129,11 @@ def _check_constant(name: str, value: float | str) -> None:
         raise ValueError(f"no constant of kernels '{name}'; {did_you_mean(name, KernelConstants.model_fields)}")
     options = (field.annotation, *get_args(field.annotation))
     kind = next(one for one in options if isinstance(one, type) and issubclass(one, Sourced))
+    _check_value(name, value, kind)
+
+
+def _check_value(name: str, value: float | str, kind: type[Sourced]) -> None:
+    """Raise a `ValueError` where a constant of a kind cannot have the value."""
     try:
         kind.model_validate({"value": value, "kind": "assumed", "note": "checked"})
     except ValidationError as error:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from moesim.base.errors import Collector, Issue, SpecError, did_you_mean
-from moesim.spec import library, own
+from moesim.spec import library, own, steps
 from moesim.spec.calibration import KERNEL_FAMILIES, CalibrationSpec
 from moesim.spec.fabric import FabricSpec
 from moesim.spec.fabric_names import oversubscribed, split_name
@@ -141,6 +141,7 @@ def load_specs(scenario: ScenarioSpec) -> ScenarioSpecs:
             what = f"{used} GPUs do not fill {scenario.cluster.count} nodes of {node.gpus_per_node}"
             fix = f"write {whole - node.gpus_per_node + 1} to {whole}, or leave it out"
             problems.extend(_at(scenario.where("cluster.gpus"), "cluster.gpus", SpecError.single("", "", what, fix)))
+        software = software and _stepped(scenario, software, calibrations)
     problems.raise_if_any()
     # what is unknown is among the problems
     assert model is not None
@@ -188,6 +189,12 @@ def _spec(
     return validate(type_, apply_overrides(document, changes, where, inner))
 
 
+def _stepped(scenario: ScenarioSpec, software: SoftwareSpec, calibrations: Sequence[CalibrationSpec]) -> SoftwareSpec:
+    """Return the software with the calibration of steps, the user's own before the shipped one; what is set stays."""
+    fixed = tuple(path.removeprefix("software.") for path in scenario.overrides if path.startswith("software."))
+    return steps.laid(software, steps.used(calibrations), fixed)
+
+
 def _calibrations(
     scenario: ScenarioSpec, node: NodeSpec, fabric: str, problems: Collector
 ) -> tuple[CalibrationSpec, ...]:
@@ -195,6 +202,7 @@ def _calibrations(
     found: dict[tuple[str, str], CalibrationSpec] = {}
     belongs: dict[str, tuple[str, ...]] = dict.fromkeys(KERNEL_FAMILIES, (library.find("gpus", node.gpu),))
     belongs |= {own.COLLECTIVES: (node.name, fabric), own.TRANSPORT: tuple(library.names("transports"))}
+    belongs[steps.STEPS] = (steps.SOFTWARE,)
     where = scenario.where("calibrations")
     folder = Path() if where.startswith("--") else scenario.folder or Path()
     for name in scenario.calibrations:

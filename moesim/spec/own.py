@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from moesim.base.errors import Collector, Issue, SpecError
-from moesim.spec import library
+from moesim.spec import library, steps
 from moesim.spec.calibration import KERNEL_FAMILIES, CalibrationSpec
 from moesim.spec.validation import validate
 from moesim.spec.yaml_file import read_document
@@ -43,10 +43,14 @@ def own_calibration(path: Path, shown: str, belongs: Mapping[str, Sequence[str]]
     if one.family not in belongs:
         what = f"'{shown}' is a calibration of {one.family}"
         raise SpecError.single("", "", what, "one of " + ", ".join(belongs))
+    if one.family == steps.STEPS:
+        steps.check(one)
     name = library.find("gpus", one.gpu) if one.family in KERNEL_FAMILIES else one.gpu
     if name not in belongs[one.family]:
         known = ", ".join(belongs[one.family])
         what = f"'{shown}' is a calibration of {one.gpu}, and the nodes have {known}"
+        if one.family == steps.STEPS:
+            raise SpecError.single("", "gpu", f"a calibration of steps is one of '{steps.SOFTWARE}', not '{one.gpu}'")
         if one.family == TRANSPORT:
             raise SpecError.single("", "", f"'{shown}' is a calibration of {one.gpu}", f"known transports are {known}")
         raise SpecError.single("", "", what, f"measure on {belongs[one.family][0]}, or name another node")

@@ -20,7 +20,7 @@ from pydantic import Field, StrictBool, field_validator, model_validator
 from moesim.base.errors import Violation, did_you_mean
 from moesim.base.expression import Expression
 from moesim.spec.methods import METHODS
-from moesim.spec.provenance import Bytes, Constant, Kind, Number, Seconds, SpecModel
+from moesim.spec.provenance import Bytes, Constant, Kind, Number, Positive, Seconds, SpecModel
 from moesim.spec.scenario import STRATEGY_FIELDS
 from moesim.spec.validation import NamedSpec
 
@@ -60,6 +60,15 @@ class HostConstants(SpecModel):
     library_call: Seconds = Field(description="One launch inside an operation of the framework. [s]")
     chunk: Seconds = Field(description="Schedule, sends and autograd engine around a forward or a backward. [s]")
     update_rate: Number = Field(description="Parameters that the CPUs of a node update in a second. [1/s]")
+
+
+class Sustained(SpecModel):
+    """Shares of the rates that kernels and messages have alone which they keep within a step. [-]"""
+
+    tensor: Positive = Field(description="GEMMs and attention: clocks under a long load, other work beside them.")
+    memory: Positive = Field(description="Operations bound by memory: how far they are fused.")
+    network: Positive = Field(description="Messages over NICs: other jobs, other traffic of this one.")
+    nvlink: Positive = Field(description="Messages inside an NVLink domain.")
 
 
 class RuntimeMemory(SpecModel):
@@ -320,6 +329,7 @@ class Profile(SpecModel):
     source: str | None = None
     note: str | None = None
     host: dict[str, Any] = Field(default_factory=dict)
+    sustained: dict[str, Any] = Field(default_factory=dict)
     memory: dict[str, Any] = Field(default_factory=dict)
     runtime: dict[str, Any] = Field(default_factory=dict)
     constants: dict[str, Any] = Field(default_factory=dict)
@@ -340,6 +350,7 @@ class SoftwareSpec(NamedSpec):
     source: str | None = None
     note: str | None = None
     host: HostConstants
+    sustained: Sustained
     memory: RuntimeMemory
     runtime: Runtime
     constants: dict[str, Constant] = Field(default_factory=dict)

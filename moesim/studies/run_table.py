@@ -50,6 +50,8 @@ OPEN_PRECISIONS = ("", "fp8")
 """Precisions that a table leaves open: not printed, and FP8 of unknown kind."""
 
 
+MODEL_FILE = "model file"
+"""Column that a reader adds where the user has a file of the model."""
 PEAK_KINDS = ("allocated", "reserved", "active")
 """Counters that frameworks print as their memory: in use, held by the allocator, in use or waiting for a stream."""
 CONFIGURATION = (
@@ -88,9 +90,9 @@ class Run:
         return " ".join(self.row.get(column, "") for column in CONFIGURATION)
 
 
-def read_runs(path: Path) -> Iterator[Run | Refused]:
+def read_runs(path: Path, models: Path | None = None) -> Iterator[Run | Refused]:
     """Every row of a CSV file, as a run or with the reason why not."""
-    for share in shares(list(table_rows(path))):
+    for share in shares(list(table_rows(path, models))):
         with library.unchanging():
             found = [run_of(row) for row in share]
         yield from found
@@ -105,8 +107,11 @@ def shares(rows: Sequence[Row]) -> list[Sequence[Row]]:
     return [rows[first : first + SHARE] for first in range(0, len(rows), SHARE)]
 
 
-def table_rows(path: Path) -> Iterator[Row]:
-    """Rows of a CSV file as they stand; a `SpecError` where it is none of run tables."""
+def table_rows(path: Path, models: Path | None = None) -> Iterator[Row]:
+    """Rows of a CSV file as they stand; a `SpecError` where it is none of run tables.
+
+    A model that a file of the folder `models` is named after is read from there.
+    """
     with path.open(newline="", encoding="utf-8") as file:
         reader = csv.DictReader(file)
         missing = sorted(set(REQUIRED) - set(reader.fieldnames or ()))
@@ -115,7 +120,9 @@ def table_rows(path: Path) -> Iterator[Row]:
                 f"{path}:1", "", f"columns {', '.join(missing)} are missing", "see docs/run_table.md"
             )
         for row in reader:
-            yield {name: (value or "").strip() for name, value in row.items() if name}
+            printed = {name: (value or "").strip() for name, value in row.items() if name}
+            own = models / f"{printed['model']}.yaml" if models is not None else None
+            yield printed | ({MODEL_FILE: str(own.resolve())} if own is not None and own.is_file() else {})
 
 
 def run_of(row: Row) -> Run | Refused:
@@ -225,7 +232,7 @@ def _scenario(row: Row) -> tuple[dict[str, Any], list[str]]:
     data = {
         "schema": 1,
         "name": row["run_id"],
-        "model": row["model"],
+        "model": row.get(MODEL_FILE) or row["model"],
         "cluster": cluster,
         "software": _software(row),
         "sequence_length": int(row["seq_len"]),

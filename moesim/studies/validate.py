@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -14,12 +15,17 @@ import numpy as np
 
 from moesim.base.errors import SpecError, did_you_mean
 from moesim.estimator import estimate
+from moesim.intervals import MODEL_FORM
 from moesim.result import Estimate
 from moesim.spec import library
+from moesim.studies.error_budget import Budget, row_budget
 from moesim.studies.run_table import Refused, Run, run_of, shares, table_rows
+from moesim.studies.step_factors import judged
 
 SHIPPED = "published_runs.csv"
 """Table of published runs that comes with moesim, in scenarios/tables."""
+LAYOUTS = 4
+"""Layouts of one job from which their order says something."""
 TIE = 0.01
 """Measured steps closer than that are a tie for the order of layouts. [-]"""
 
@@ -42,6 +48,7 @@ class Row:
     is_moe: bool | None = None
     model: str = ""
     layout_group: str = ""
+    global_batch: float = 0.0
     predicted_step_time_s: float | None = None
     low_s: float | None = None
     high_s: float | None = None
@@ -58,10 +65,29 @@ class Row:
     measured_oom: bool | None = None
     assumed: tuple[str, ...] = ()
     blame: str = ""
+    budget: Budget | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values."""
-        return asdict(self) | {"assumed": list(self.assumed)}
+        """Plain values; no budget where none was asked for."""
+        plain = asdict(self) | {"assumed": list(self.assumed)}
+        if self.budget is None:
+            del plain["budget"]
+        return plain
+
+    @property
+    def inside(self) -> bool | None:
+        """Whether the measured step lies in the interval; None where one of both is missing."""
+        low, measured, high = self.low_s, self.measured_step_time_s, self.high_s
+        return None if low is None or high is None or measured is None else low <= measured <= high
+
+
+@dataclass(frozen=True)
+class Order:
+    """Layouts of one job: how many there are, and the rank correlation of predicted and measured steps. [-]"""
+
+    group: str
+    count: int
+    tau: float
 
 
 def shipped_table() -> Path:
@@ -69,38 +95,56 @@ def shipped_table() -> Path:
     return library.root() / "scenarios" / "tables" / SHIPPED
 
 
-def validated(path: Path, jobs: int = 1) -> Iterator[Row]:
+def validated(
+    path: Path,
+    jobs: int = 1,
+    models: Path | None = None,
+    changes: Mapping[str, Any] | None = None,
+    budget: bool = False,
+) -> Iterator[Row]:
     """Every row of a run table, estimated or refused, in the order of the table.
+
+    Runs that the calibration of steps was fitted to are priced with what it finds without their group.
 
     Parameters
     ----------
-    path
-        A table as in docs/run_table.md.
+    path, models
+        A table as in docs/run_table.md; a folder with models of one's own.
     jobs
         Processes that share the work.
+    changes
+        Values to set in every run, by path.
+    budget
+        Whether to say what each error may come from.
     """
-    rows = list(table_rows(path))
+    rows, priced = list(table_rows(path, models)), partial(rows_of, changes=changes, budget=budget)
     if jobs <= 1:
         for share in shares(rows):
-            yield from rows_of(share)
+            yield from priced(share)
         return
     with ProcessPoolExecutor(jobs) as pool:
-        for found in pool.map(rows_of, shares(rows)):
+        for found in pool.map(priced, shares(rows)):
             yield from found
 
 
-def rows_of(printed: Sequence[Mapping[str, str]]) -> list[Row]:
+def rows_of(
+    printed: Sequence[Mapping[str, str]], changes: Mapping[str, Any] | None = None, budget: bool = False
+) -> list[Row]:
     """Rows with their estimates; files of the library are looked at once for all of them."""
     with library.unchanging():
-        return [row_of(one) for one in printed]
+        return [row_of(one, changes, budget) for one in printed]
 
 
-def row_of(printed: Mapping[str, str]) -> Row:
+def row_of(printed: Mapping[str, str], changes: Mapping[str, Any] | None = None, budget: bool = False) -> Row:
     """One row with its estimate."""
     run = run_of(printed)
     if isinstance(run, Refused):
         return Row(run.run_id, "refused", f"{run.rule}: {run.reason}", stack=printed.get("stack", ""))
-    return _compared(run, estimate(run.problem))
+    problem = run.problem.with_changes(changes) if changes else run.problem
+    run = replace(run, problem=judged(problem, run.run_id))
+    answer = estimate(run.problem)
+    row = _compared(run, answer)
+    return replace(row, budget=row_budget(run.problem, answer)) if budget else row
 
 
 def _compared(run: Run, answer: Estimate) -> Row:
@@ -109,7 +153,7 @@ def _compared(run: Run, answer: Estimate) -> Row:
     memory = answer.memory
     peak = memory.reserved_peak_bytes if run.peak_kind == "reserved" else memory.allocated_peak_bytes
     interval = answer.interval
-    blame = interval.contributions[0].name if interval and interval.contributions else ""
+    blame = next((one.name for one in interval.contributions if one.name != MODEL_FORM), "")
     batch = f"{run.row.get('global_batch')} x {run.row.get('seq_len')}"
     return Row(
         run.run_id,
@@ -124,11 +168,13 @@ def _compared(run: Run, answer: Estimate) -> Row:
                 run.row["model"],
                 run.row["gpu"],
                 run.row["num_gpus"],
+                run.row.get("stack", ""),
                 run.row.get("stack_version", ""),
                 run.row.get("precision", ""),
                 batch,
             )
         ),
+        global_batch=float(problem.global_batch),
         predicted_step_time_s=answer.step_time_s,
         low_s=answer.low_s,
         high_s=answer.high_s,
@@ -198,21 +244,13 @@ def summary(rows: Sequence[Row]) -> dict[str, Any]:
     """Errors of some rows: of the step time, of the peak memory (each configuration once), of verdicts, of the order.
 
     ``floor``: median error of a guess that gives every row the median MFU of the group. ``kendall``: median of the rank
-    correlation over groups of four and more layouts. Shares and errors. [-]
+    correlation over groups of four and more layouts, which ``orders`` lists. Shares and errors. [-]
     """
     timed = [row for row in rows if row.time_error is not None]
     errors = np.array([row.time_error for row in timed], dtype=float)
-    once: dict[str, list[float]] = {}
-    for row in rows:
-        if row.memory_error is not None:
-            once.setdefault(row.configuration, []).append(row.memory_error)
-    memory = np.array([np.median(errors) for errors in once.values()], dtype=float)
-    inside = [
-        row.low_s <= row.measured_step_time_s <= row.high_s
-        for row in timed
-        if row.low_s is not None and row.high_s is not None and row.measured_step_time_s is not None
-    ]
-    taus = [tau for _, tau in orders(rows)]
+    memory = np.array(memory_errors(rows), dtype=float)
+    inside = [row.inside for row in timed if row.inside is not None]
+    found = list(orders(rows))
     wrong = sum(bool(row.predicted_oom) and not row.measured_oom for row in rows)
     return {
         "rows": len(rows),
@@ -220,8 +258,9 @@ def summary(rows: Sequence[Row]) -> dict[str, Any]:
         "floor": _floor(timed),
         "memory": _errors(memory),
         "coverage": float(np.mean(inside)) if inside else None,
-        "kendall": float(np.median(taus)) if taus else None,
-        "kendall_groups": len(taus),
+        "kendall": float(np.median([one.tau for one in found])) if found else None,
+        "kendall_groups": len(found),
+        "orders": [asdict(one) for one in found],
         "fitting_rows_predicted_oom": wrong,
         "oom_rows_predicted_to_fit": sum(bool(row.measured_oom) and not row.predicted_oom for row in rows),
     }
@@ -247,15 +286,24 @@ def _floor(rows: Sequence[Row]) -> float | None:
     return float(np.median(np.abs(mfus / np.median(mfus) - 1))) if len(mfus) > 1 else None
 
 
-def orders(rows: Sequence[Row]) -> Iterator[tuple[str, float]]:
+def memory_errors(rows: Iterable[Row]) -> list[float]:
+    """Error of the peak memory of each configuration: the median where rows differ in their batches only. [-]"""
+    once: dict[str, list[float]] = {}
+    for row in rows:
+        if row.memory_error is not None:
+            once.setdefault(row.configuration, []).append(row.memory_error)
+    return [float(np.median(errors)) for errors in once.values()]
+
+
+def orders(rows: Sequence[Row]) -> Iterator[Order]:
     """Rank correlation of predicted and measured steps, for every four and more layouts of one job."""
     groups: dict[str, list[Row]] = {}
     for row in rows:
         if row.time_error is not None:
             groups.setdefault(row.layout_group, []).append(row)
     for name, members in groups.items():
-        if len({row.measured_step_time_s for row in members}) >= 4:
-            yield name, kendall(members)
+        if len(members) >= LAYOUTS:
+            yield Order(name, len(members), kendall(members))
 
 
 def kendall(rows: Sequence[Row]) -> float:

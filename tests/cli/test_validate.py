@@ -4,6 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from moesim.spec import library
+
 RUNS = Path(__file__).parents[1] / "studies" / "runs.csv"
 KEYS = [
     "run_id",
@@ -78,7 +80,7 @@ def test_pairs(moesim, pairs, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        (("--pairs", "--plot", "p.svg"), "--plot: draws runs, not pairs"),
+        (("--pairs", "--plot", "p.svg"), "--plot: is for runs, not for pairs; leave out --plot or --pairs"),
         (("--pairs", "--group-by", "gpu"), "--group-by: no column 'gpu' of pairs"),
         (("--runs", "none.csv"), "--runs: there is no file 'none.csv'"),
         (("--group-by", "gpus"), "--group-by: no column 'gpus'; did you mean 'gpu'?"),
@@ -97,3 +99,45 @@ def test_a_table_without_its_columns_or_rows(moesim, tmp_path):
     assert "columns global_batch, gpu, num_gpus, seq_len are missing" in moesim("validate", "--runs", path).lines[0]
     path.write_text("run_id,model,gpu,num_gpus,seq_len,global_batch\n")
     assert "holds no row" in moesim("validate", "--runs", path, "--jobs", 1).lines[0]
+
+
+def test_targets_and_budget(moesim, few):
+    found = moesim("validate", "--runs", few, "--jobs", 1, "--budget", "--json").json
+    assert {"name", "target", "reached", "count", "met"} == set(found["targets"][0])
+    assert sum(one["rows"] for one in found["budget"]) == sum(row["time_error"] is not None for row in found["rows"])
+    timed = next(row for row in found["rows"] if row["time_error"] is not None)
+    assert set(timed["budget"]["errors"]) == set(found["budget"][0]["errors"])
+    shown = moesim("validate", "--runs", few, "--jobs", 1, "--budget").out
+    for words in ("targets", "one standard error of a step", "under 10 s"):
+        assert words in shown
+
+
+def test_models_of_ones_own_and_numbers_set(moesim, few, tmp_path):
+    plain = moesim("validate", "--runs", few, "--jobs", 1, "--json").json["rows"]
+    models = tmp_path / "models"
+    models.mkdir()
+    name = plain[0]["model"]
+    text = (library.folder("models") / f"{name}.yaml").read_text()
+    (models / "mine.yaml").write_text(text.replace(f"name: {name}", "name: mine"))
+    few.write_text(few.read_text().replace(f",{name},", ",mine,", 1))
+    moved = moesim("validate", "--runs", few, "--models", models, "--jobs", 1, "--json").json["rows"]
+    assert moved[0]["predicted_step_time_s"] == plain[0]["predicted_step_time_s"]
+    slow = ("--set", "software.sustained.tensor=0.5")
+    slower = moesim("validate", "--runs", few, "--models", models, *slow, "--jobs", 1, "--json").json["rows"]
+    assert slower[0]["predicted_step_time_s"] > moved[0]["predicted_step_time_s"]
+
+
+@pytest.mark.parametrize("verb", [("validate",), ("calibrate", "runs")])
+def test_folders_and_tables_that_are_not_there(moesim, few, verb):
+    assert moesim(*verb, "--runs", "none.csv").lines[0].startswith("--runs: there is no file 'none.csv'")
+    missing = moesim(*verb, "--runs", few, "--models", "nowhere")
+    assert (missing.code, missing.lines[0]) == (
+        2,
+        "--models: there is no folder 'nowhere'; name one with MODEL.yaml files",
+    )
+
+
+def test_a_table_without_steps_is_not_fitted(moesim, few):
+    lines = few.read_text().splitlines()
+    few.write_text(lines[0].replace("step_time_s", "time") + "\n" + "\n".join(lines[1:]) + "\n")
+    assert "no row has a step time" in moesim("calibrate", "runs", "--runs", few, "--jobs", 1).lines[0]

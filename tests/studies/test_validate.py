@@ -108,3 +108,22 @@ def test_families():
     assert names["SC21-011"] == "dense, H100 and A100"
     assert names["VTM-001"] == "vtrain"
     assert names["MB26.08-002"] == "MoE, Blackwell"
+
+
+def test_what_else_a_row_serves_as_is_marked():
+    """Every scenario that is a row, and both rows of every pair."""
+    import csv
+
+    from moesim.spec import library
+    from moesim.studies.ablation_table import shipped_pairs
+
+    with shipped_table().open(encoding="utf-8") as file:
+        also = {one["run_id"]: one["also"].split() for one in csv.DictReader(file)}
+    scenarios = {name for name in library.names("runs") if name.upper() in also}
+    assert scenarios
+    assert all(f"scenario:{name}" in also[name.upper()] for name in scenarios)
+    with shipped_pairs().open(encoding="utf-8") as file:
+        pairs = list(csv.DictReader(file))
+    named = [(pair["pair_id"], pair[end]) for pair in pairs for end in ("without", "with") if pair[end] in also]
+    assert named
+    assert all(f"pair:{pair}" in also[run] for pair, run in named)
