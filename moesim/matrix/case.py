@@ -1,0 +1,169 @@
+"""One step, with or without a method, as the bottlenecks read it: operations, memory and times, each when first asked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from moesim.base.numeric import Numeric
+from moesim.cost.blocks import Blocks, PricedBlock, chunk_blocks, price_blocks
+from moesim.cost.memory import RankMemory, rank_memory
+from moesim.cost.pipeline import boundary_time, step_times
+from moesim.cost.plan import Plan
+from moesim.cost.stage import PricedOp
+from moesim.cost.transports.deduplicated import Deduplicated
+from moesim.matrix.choices import Choices
+from moesim.timeline.run import Run, run
+from moesim.timeline.step import StepGraph
+from moesim.workload.fusions.permute import PASSES
+from moesim.workload.ops import ExpertLeg, FusedExperts
+
+AGAIN = " again"
+"""What the name of a repeated operation ends with."""
+
+Terms = dict[str, Numeric]
+"""A quantity by the parts that add up to it; where traffic makes it, by the class of the traffic."""
+
+
+def _moves_rows(priced: PricedOp) -> bool:
+    """Whether an operation sends routed rows or brings them into another order for it."""
+    return isinstance(priced.op.work, ExpertLeg) or priced.op.name.startswith(PASSES)
+
+
+@dataclass(frozen=True)
+class Timed:
+    """A step that was run, and the same with each class of communication for nothing. [s]"""
+
+    graph: StepGraph
+    result: Run
+    rows: tuple[str, ...]
+
+    def makespan(self, without: str = "") -> Numeric:
+        """Time of the step, one class left out. [s]"""
+        return np.asarray(self.result.makespan[self.rows.index(without)])
+
+
+class Case:
+    """A plan and how the method is implemented.
+
+    Counts are per rank and step, on average over the pipeline ranks.
+    """
+
+    def __init__(self, plan: Plan, choices: Choices) -> None:
+        self.plan, self.choices = plan, choices
+
+    @cached_property
+    def blocks(self) -> Blocks:
+        """Priced layers; of half a micro-batch where halves overlap."""
+        return price_blocks(self.plan.half if self.plan.strategy.two_batch_overlap else self.plan)
+
+    @cached_property
+    def memory(self) -> tuple[RankMemory, ...]:
+        """Memory of each pipeline rank. [B]"""
+        return rank_memory(self.plan, price_blocks(self.plan) if self.plan.strategy.two_batch_overlap else self.blocks)
+
+    @cached_property
+    def tight_memory(self) -> tuple[RankMemory, ...]:
+        """The same with buffers made to measure. [B]"""
+        if not self.plan.strategy.sync_free:
+            return self.memory
+        plan = replace(self.plan, strategy=self.plan.strategy.replace(sync_free=False))
+        return rank_memory(plan, price_blocks(plan))
+
+    @property
+    def ranks(self) -> int:
+        """Pipeline ranks. [-]"""
+        return self.plan.strategy.pp
+
+    @property
+    def passes(self) -> int:
+        """Micro-batches, or halves of them, of a pipeline in a step. [-]"""
+        return self.plan.num_micro_batches * (2 if self.plan.strategy.two_batch_overlap else 1)
+
+    @cached_property
+    def uses(self) -> list[tuple[PricedBlock, float]]:
+        """Each block and how often a rank runs it in a step, on average. [-]"""
+        count: dict[int, float] = {}
+        found: dict[int, PricedBlock] = {}
+        pipelines = self.plan.schedule.pipelines
+        for stage in self.plan.stages:
+            for block in chunk_blocks(self.plan, stage, self.blocks):
+                found[id(block)] = block
+                count[id(block)] = count.get(id(block), 0.0) + self.passes / pipelines / self.ranks
+        return [(block, count[key]) for key, block in found.items()]
+
+    def ops(self) -> Iterator[tuple[PricedOp, float]]:
+        """Every operation and how often a rank runs it in a step. [-]"""
+        yield from self._ops
+
+    @cached_property
+    def _ops(self) -> list[tuple[PricedOp, float]]:
+        ideal = self.choices.movement == "ideal"
+        return [
+            (priced, times)
+            for block, times in self.uses
+            for priced in (*block.forward, *block.backward)
+            if not (ideal and _moves_rows(priced))
+        ]
+
+    def legs(self) -> Iterator[tuple[PricedOp, ExpertLeg, float]]:
+        """Every leg of the expert exchange, those inside of persistent kernels too."""
+        for priced, times in self.ops():
+            if isinstance(priced.op.work, ExpertLeg):
+                yield priced, priced.op.work, times
+            elif isinstance(priced.op.work, FusedExperts):
+                yield priced, priced.op.work.dispatch, times
+                yield priced, priced.op.work.combine, times
+
+    @property
+    def deduplicates(self) -> bool:
+        """Whether the transport sends a token once to a place, however many of its experts are there."""
+        return isinstance(self.plan.transport, Deduplicated)
+
+    @property
+    def exchanges(self) -> Numeric:
+        """1 where rows leave the rank, else 0."""
+        sent = self.plan.model.moe is not None and self.choices.movement == "sent"
+        return np.greater(self.plan.mesh.ep, 1) * sent * 1.0
+
+    @property
+    def captured(self) -> bool:
+        """Whether a CUDA graph holds the routed experts."""
+        return self.plan.captures("moe")
+
+    @property
+    def boundaries(self) -> list[int]:
+        """Stages behind which activations go to another rank."""
+        ranks = self.plan.schedule.stage_rank(self.plan.strategy.pp, self.plan.strategy.vpp)
+        return [stage for stage, (here, there) in enumerate(pairwise(ranks)) if here != there]
+
+    @property
+    def boundary_bytes(self) -> Numeric:
+        """Bytes of one micro-batch over one boundary, one way. [B]"""
+        return 2 * self.plan.setting.local_tokens * self.plan.model.hidden
+
+    @cached_property
+    def boundary_seconds(self) -> Numeric:
+        """Time in which a rank sends over its boundaries, both ways. [s]"""
+        total: Numeric = sum((boundary_time(self.plan, stage) for stage in self.boundaries), 0.0)
+        return 2 * total * self.plan.num_micro_batches / self.ranks
+
+    @cached_property
+    def timed(self) -> Timed:
+        """The step, and without each class of communication that it has."""
+        rows = ("", "ep", "tp", "cp", "pp", "dp")
+        shape = (len(rows), *self.plan.shape)
+        plan = replace(self.plan, shape=shape)
+        keep = {}
+        for row, name in enumerate(rows[1:], start=1):
+            hidden: NDArray[np.float64] = np.ones((len(rows), *(1,) * len(self.plan.shape)))
+            hidden[row] = 0.0
+            keep[name] = hidden * (name != "ep" or self.choices.movement == "sent")
+        blocks = price_blocks(plan) if plan.strategy.two_batch_overlap else self.blocks
+        times = step_times(plan, blocks, keep)
+        return Timed(times.graph, run(times.graph.graph, times.durations, times.delays), rows)

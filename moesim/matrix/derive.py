@@ -1,0 +1,176 @@
+"""The matrix: every method against every bottleneck, over all situations, by one rule."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from moesim.matrix.bottlenecks import Bottleneck, asked, bottlenecks, rows
+from moesim.matrix.case import Case, Terms
+from moesim.matrix.methods import Knob, Method, Pair, columns, methods
+from moesim.matrix.rule import Vote, compare, of_pairs, of_ways, vote
+from moesim.matrix.situation import Situation
+
+FloatArray = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A quantity with and without a method in the scenarios of one situation.
+
+    ``signs`` as :func:`moesim.matrix.rule.compare` gives them; terms by name. Of ``legal`` scenarios only.
+    """
+
+    situation: str
+    on: FloatArray
+    off: FloatArray
+    signs: NDArray[np.int64]
+    on_terms: dict[str, FloatArray]
+    off_terms: dict[str, FloatArray]
+    tie: tuple[FloatArray, FloatArray] | None = None
+
+
+@dataclass(frozen=True)
+class Way:
+    """One way to have a method, against one thing."""
+
+    knob: str
+    vote: Vote
+    samples: tuple[Sample, ...]
+
+
+@dataclass(frozen=True)
+class Against:
+    """A method against one thing, in all ways."""
+
+    against: str
+    sign: str
+    ways: tuple[Way, ...]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What a method does to a bottleneck: the sign, and all that it follows from."""
+
+    method: str
+    bottleneck: str
+    sign: str
+    against: tuple[Against, ...]
+
+    @property
+    def ratios(self) -> FloatArray:
+        """With over without in all scenarios that count and have any without. [-]"""
+        found = [
+            sample.on[sample.off > 0] / sample.off[sample.off > 0]
+            for one in self.against
+            for way in one.ways
+            for sample in way.samples
+        ]
+        return np.concatenate([*found, np.zeros(0)])
+
+    @property
+    def possible(self) -> bool:
+        """Whether any scenario could have the method."""
+        return any(way.samples for one in self.against for way in one.ways)
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """Cells by method and bottleneck, in the order of the report."""
+
+    methods: tuple[str, ...]
+    bottlenecks: tuple[str, ...]
+    cells: dict[tuple[str, str], Cell]
+    scenarios: int
+
+    def sign(self, method: str, bottleneck: str) -> str:
+        """Sign of a cell."""
+        return self.cells[method, bottleneck].sign
+
+
+def derive(
+    situations: Sequence[Situation], method_names: Sequence[str] | None = None, row_names: Sequence[str] | None = None
+) -> Matrix:
+    """Derive the cells of some methods and bottlenecks; left out, of the 20 methods and all bottlenecks."""
+    chosen = tuple(columns() if method_names is None else method_names)
+    names = tuple(rows() if row_names is None else row_names)
+    cells = {}
+    for name in chosen:
+        for cell in _column(name, names, situations):
+            cells[name, cell.bottleneck] = cell
+    return Matrix(chosen, names, cells, sum(one.columns for one in situations))
+
+
+def _column(name: str, names: Sequence[str], situations: Sequence[Situation]) -> list[Cell]:
+    method = methods.get(name)
+    found: dict[str, list[Against]] = {row: [] for row in names}
+    for pair in method.pairs:
+        answered = [row for row in names if not pair.families or bottlenecks.get(row).family in pair.families]
+        samples: dict[tuple[str, str], list[Sample]] = {(knob.name, row): [] for knob in method.knobs for row in answered}
+        for knob in method.knobs:
+            for situation in situations:
+                wanted = [row for row in answered if asked(bottlenecks.get(row), situation.skewed)]
+                for row, sample in _samples(method, pair, knob, situation, wanted):
+                    samples[knob.name, row].append(sample)
+        for row in answered:
+            ways = tuple(
+                Way(knob.name, vote(one.signs for one in several), tuple(several))
+                for knob in method.knobs
+                if (several := samples[knob.name, row]) or len(method.knobs) == 1
+            )
+            found[row].append(Against(pair.against, of_ways(way.vote for way in ways), ways))
+    return [Cell(name, row, of_pairs(one.sign for one in several), tuple(several)) for row, several in found.items()]
+
+
+def _samples(
+    method: Method, pair: Pair, knob: Knob, situation: Situation, names: Sequence[str]
+) -> list[tuple[str, Sample]]:
+    both = {**pair.both, **knob.both}
+    with_it, without = situation.case({**both, **pair.on, **knob.on}), situation.case({**both, **pair.off})
+    if with_it is None or without is None:
+        return []
+    legal = np.broadcast_to(with_it[1] & without[1], situation.strategy.shape)
+    if not legal.any():
+        return []
+    return [
+        (row, _sample(method, bottlenecks.get(row), situation, with_it[0], without[0], legal)) for row in names
+    ]
+
+
+def _sample(
+    method: Method, row: Bottleneck, situation: Situation, on: Case, off: Case, legal: NDArray[np.bool_]
+) -> Sample:
+    shape = situation.strategy.shape
+    kept = method.classes if row.by_class else None
+    on_terms, off_terms = (_terms(row.read(case), kept, shape, legal) for case in (on, off))
+    on_all, off_all = _sum(on_terms, legal), _sum(off_terms, legal)
+    signs = compare(on_all, off_all, row.tolerance, row.present)
+    tie = None
+    if row.tie is not None and not np.any(signs == 1) and not np.any(signs == -1):
+        tie = tuple(_sum(_terms(row.tie(case), None, shape, legal), legal) for case in (on, off))
+        signs = compare(*tie, TIE_TOLERANCE, row.present)
+    return Sample(situation.name, on_all, off_all, signs, on_terms, off_terms, tie)
+
+
+TIE_TOLERANCE = 2e-2
+"""Relative change of link seconds that counts as none. [-]"""
+
+
+def _terms(terms: Terms, classes: Any, shape: tuple[int, ...], legal: NDArray[np.bool_]) -> dict[str, FloatArray]:
+    """Terms that count, one entry for each legal scenario: of classes of traffic only the method's own."""
+    from moesim.matrix.traffic import CLASSES
+
+    own = {
+        name: value
+        for name, value in terms.items()
+        if classes is None or name in classes or name not in (*CLASSES, "pcie")
+    }
+    return {name: np.broadcast_to(np.asarray(value, dtype=float), shape)[legal] for name, value in own.items()}
+
+
+def _sum(terms: dict[str, FloatArray], legal: NDArray[np.bool_]) -> FloatArray:
+    return sum(terms.values(), np.zeros(int(legal.sum())))

@@ -1,0 +1,80 @@
+"""The one rule of all cells: from a quantity with and without a method to a sign."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+PLUS, MINUS, DEPENDS, BLANK = "+", "-", "△", ""
+SIGNS = (PLUS, MINUS, DEPENDS, BLANK)
+SHARE = 0.9
+"""Scenarios that must agree before a sign is given; below what is left, nothing is. [-]"""
+SHOWN = {PLUS: "reduces", MINUS: "adds", DEPENDS: "depends", BLANK: "no direct effect"}
+
+
+@dataclass(frozen=True)
+class Vote:
+    """What the scenarios of one way to have a method say, as shares of those that count. [-]"""
+
+    less: float
+    more: float
+    count: int
+
+    @property
+    def sign(self) -> str | None:
+        """Sign of this way; None where no scenario counts."""
+        if not self.count:
+            return None
+        if self.less >= SHARE:
+            return PLUS
+        if self.more >= SHARE:
+            return MINUS
+        return BLANK if self.less + self.more <= 1 - SHARE else DEPENDS
+
+
+def compare(
+    on: NDArray[np.float64], off: NDArray[np.float64], tolerance: float, present: bool, scale: NDArray[np.float64] | None = None
+) -> NDArray[np.int64]:
+    """-1 where there is less with the method, 1 where there is more, 0 where nothing changes, 2 where it does not count.
+
+    Parameters
+    ----------
+    on, off
+        The quantity with and without, by scenario.
+    tolerance
+        Relative change that counts as none. [-]
+    present
+        Leave out scenarios in which both are zero.
+    """
+    base = np.maximum(np.abs(on), np.abs(off)) if scale is None else scale
+    change = on - off
+    signs = np.where(change < -tolerance * base, -1, np.where(change > tolerance * base, 1, 0))
+    return np.where(present & (base <= 0), 2, signs)
+
+
+def vote(signs: Iterable[NDArray[np.int64]]) -> Vote:
+    """Shares of all scenarios that count."""
+    counted = np.concatenate([np.ravel(one) for one in signs] or [np.zeros(0, int)])
+    counted = counted[counted != 2]
+    if not len(counted):
+        return Vote(0.0, 0.0, 0)
+    return Vote(float((counted < 0).mean()), float((counted > 0).mean()), len(counted))
+
+
+def of_ways(votes: Iterable[Vote]) -> str:
+    """Sign against one thing: that of all ways to have the method, or that it depends."""
+    signs = {one.sign for one in votes} - {None}
+    if len(signs) == 1:
+        return str(signs.pop())
+    return DEPENDS if signs else BLANK
+
+
+def of_pairs(signs: Iterable[str]) -> str:
+    """Sign of a cell: what the pairs in which something changes say, or that it depends."""
+    said = {sign for sign in signs if sign != BLANK}
+    if len(said) == 1:
+        return said.pop()
+    return DEPENDS if said else BLANK
