@@ -69,10 +69,13 @@ class Case:
 
     @cached_property
     def tight_memory(self) -> tuple[RankMemory, ...]:
-        """The same with buffers made to measure. [B]"""
-        if not self.plan.strategy.sync_free:
+        """The same with buffers made to measure: of rows at work alone. [B]"""
+        tight = self.plan.strategy.replace(sync_free=False)
+        if self.plan.setting.products.padding is not None:
+            tight = tight.replace(expert_gemm="grouped")
+        if tight == self.plan.strategy:
             return self.memory
-        plan = replace(self.plan, strategy=self.plan.strategy.replace(sync_free=False))
+        plan = replace(self.plan, strategy=tight)
         return rank_memory(plan, price_blocks(plan))
 
     @property

@@ -9,6 +9,8 @@ from moesim.cost.price import launches
 from moesim.matrix.case import AGAIN, Case
 from moesim.workload.ops import ExpertLeg, Message
 
+STAGE_CALLS = 10.0
+"""Calls around a chunk of a pipeline: wait for what comes in, post what goes out, enter the graph of gradients (assumed)."""
 HOST_COPIES = 3.0
 """Copies with which the host reads the row counts of one exchange (OLMo-core sync_1d: counts, splits in, splits out)."""
 RECORD_AND_WAIT = 2.0
@@ -33,14 +35,17 @@ def host_waits(case: Case) -> Numeric:
     For the row counts of an exchange with split lists, of products that are launched one by one, of a grouped product
     that reads offsets on the host, and of a persistent kernel that does; a captured graph holds none.
     """
-    total: Numeric = 0.0
-    for priced, times in case.ops():
-        if priced.op.host_sync:
-            needed = case.exchanges if isinstance(priced.op.work, ExpertLeg) else 1.0
-            total = total + times * needed
+    total = _list_waits(case)
+    total = total + sum((n for one, n in case.ops() if one.op.host_sync and not isinstance(one.op.work, ExpertLeg)), 0.0)
     if case.choices.offsets == "host" or case.choices.metadata == "host":
         total = total + _routed_passes(case)
     return total * (not case.captured)
+
+
+def _list_waits(case: Case) -> Numeric:
+    """Waits for the split lists of an exchange. [-]"""
+    lists = (n for one, n in case.ops() if one.op.host_sync and isinstance(one.op.work, ExpertLeg))
+    return sum(lists, 0.0) * case.exchanges * (not case.captured)
 
 
 def dynamic_shapes(case: Case) -> tuple[Numeric, Numeric]:
@@ -75,7 +80,8 @@ def launched_kernels(case: Case) -> dict[str, Numeric]:
     sends = 4.0 * len(case.boundaries) * plan.num_micro_batches / case.ranks
     found = {
         "kernels": kernels,
-        "copies of row counts": HOST_COPIES * host_waits(case),
+        "copies of row counts": HOST_COPIES * _list_waits(case) + (host_waits(case) - _list_waits(case)),
+        "stage actions": 2.0 * STAGE_CALLS * len(plan.stages) * plan.num_micro_batches / case.ranks * (case.ranks > 1),
         "sends and receives": sends * (1 + RECORD_AND_WAIT * strategy.overlap_p2p),
         "events of streams beside each other": beside * overlapped,
     }

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from moesim.matrix.bottlenecks import Bottleneck, asked, bottlenecks, rows
 from moesim.matrix.case import Case, Terms
 from moesim.matrix.methods import Knob, Method, Pair, columns, methods
-from moesim.matrix.rule import Vote, compare, of_pairs, of_ways, vote
+from moesim.matrix.rule import BLANK, Vote, compare, of_pairs, of_ways, vote
 from moesim.matrix.situation import Situation
 
 FloatArray = NDArray[np.float64]
@@ -112,13 +112,13 @@ def _column(name: str, names: Sequence[str], situations: Sequence[Situation]) ->
         answered = [row for row in names if not pair.families or bottlenecks.get(row).family in pair.families]
         samples: dict[tuple[str, str], list[Sample]] = {(knob.name, row): [] for knob in method.knobs for row in answered}
         for knob in method.knobs:
-            for situation in situations:
+            for situation in (one for one in situations if one.holds(method.needs)):
                 wanted = [row for row in answered if asked(bottlenecks.get(row), situation.skewed)]
                 for row, sample in _samples(method, pair, knob, situation, wanted):
                     samples[knob.name, row].append(sample)
         for row in answered:
             ways = tuple(
-                Way(knob.name, vote(one.signs for one in several), tuple(several))
+                Way(knob.name, vote((one.signs for one in several), BLANK if bottlenecks.get(row).absent == "same" else None), tuple(several))
                 for knob in method.knobs
                 if (several := samples[knob.name, row]) or len(method.knobs) == 1
             )
@@ -148,11 +148,12 @@ def _sample(
     kept = method.classes if row.by_class else None
     on_terms, off_terms = (_terms(row.read(case), kept, shape, legal) for case in (on, off))
     on_all, off_all = _sum(on_terms, legal), _sum(off_terms, legal)
-    signs = compare(on_all, off_all, row.tolerance, row.present)
+    scale = None if row.scale is None else np.broadcast_to(row.scale(off), shape)[legal]
+    signs = compare(on_all, off_all, row.tolerance, scale)
     tie = None
     if row.tie is not None and not np.any(signs == 1) and not np.any(signs == -1):
         tie = tuple(_sum(_terms(row.tie(case), None, shape, legal), legal) for case in (on, off))
-        signs = compare(*tie, TIE_TOLERANCE, row.present)
+        signs = compare(*tie, TIE_TOLERANCE)
     return Sample(situation.name, on_all, off_all, signs, on_terms, off_terms, tie)
 
 

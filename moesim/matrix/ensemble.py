@@ -15,16 +15,16 @@ from moesim.workload.strategy import Strategy
 
 GRID: Mapping[str, tuple[Any, ...]] = {
     "node": ("hgx-b300", "gb300-nvl72"),
-    "precision": ("bf16", "mxfp8"),
     "hidden": (1536, 2048, 4096, 8192),
     "num_experts": (32, 64, 128, 256),
     "top_k": (2, 4, 8),
-    "num_layers": (16, 24),
+    "expert_width": (0.25, 0.5, 1.0),
+    "num_layers": (16, 32),
     "pp": (1, 4, 8),
     "micro_batches": (1, 2, 4),
     "replicas": (32, 64),
 }
-"""What is drawn for a situation; ``micro_batches`` over the pipeline ranks, ``replicas`` of a stage."""
+"""What is drawn for a situation; ``micro_batches`` over the pipeline ranks, ``expert_width`` over the hidden width, ``expert_width`` over the hidden width, ``replicas`` of a stage."""
 COLUMNS: Mapping[str, tuple[int, ...]] = {"ep": (8, 32), "micro_batch": (2, 4, 8)}
 """Scenarios of each situation: every pair of these degrees that is legal there and leaves a rank two experts."""
 SEQUENCE = 4096
@@ -32,13 +32,13 @@ SKEW = "zipf:0.5"
 """Popularity of the experts where some are hotter than others."""
 BASE = {
     "dp_sharding": "ddp",
-    "transport": "nccl-alltoall",
+    "transport": "nvshmem-rowwise",
     "layout": "first-stages-larger",
     "cp_kind": "ulysses",
     "overlap_shared_expert": True,
     "capacity_factor": None,
 }
-"""What a method is not asked for: plain replicas, split lists, shared experts beside the dispatch."""
+"""What a method is not asked for: plain replicas, rows in symmetric memory, shared experts beside the dispatch."""
 SOFTWARE = "olmo-core"
 TEMPLATE = "olmo3moe-medium-64e"
 VOCABULARY = 100352
@@ -82,30 +82,28 @@ def _situation(index: int, values: Mapping[str, Any], problem: Problem, skewed: 
         if ep <= min(replicas, values["num_experts"] // 2)
     ]
     ep, size = (np.array(column) for column in zip(*degrees, strict=True))
-    low = values["precision"] != "bf16"
     strategy = Strategy(
         **BASE,
         pp=pp,
         schedule="1f1b" if pp > 1 else "none",
         ep=ep,
         micro_batch=size,
-        precision=values["precision"],
-        fp8_params=low,
         routing=SKEW if skewed else "balanced",
     )
     name = (
         f"{index}: {values['num_layers']} layers of {values['hidden']}, {values['num_experts']} experts, top {values['top_k']}, "
-        f"{machine.num_gpus} GPUs of {values['node']}, pp {pp}, {values['precision']}"
+        f"{machine.num_gpus} GPUs of {values['node']}, pp {pp}"
     )
     changed = replace(problem, model=_model(values), machine=machine, sequence_length=SEQUENCE)
     return Situation(name, changed, strategy, values["micro_batches"] * pp if pp > 1 else 8 * values["micro_batches"], skewed)
 
 
 def _model(values: Mapping[str, Any]) -> Model:
-    """A model of the report's kind: grouped-query attention, gated experts of half the width, one shared expert."""
+    """A model of the report's kind: grouped-query attention, gated experts, one shared expert."""
     hidden = values["hidden"]
     heads = max(16, hidden // 128)
     attention = Attention(heads, max(4, heads // 4), 128, qk_norm=True)
-    experts = Moe(values["num_experts"], values["top_k"], hidden // 2, True, hidden // 2)
+    width = int(hidden * values["expert_width"])
+    experts = Moe(values["num_experts"], values["top_k"], width, True, width)
     layer = Layer(attention, experts, 4)
     return Model("drawn", hidden, VOCABULARY, (layer,) * values["num_layers"])

@@ -17,17 +17,21 @@ SHOWN = {PLUS: "reduces", MINUS: "adds", DEPENDS: "depends", BLANK: "no direct e
 
 @dataclass(frozen=True)
 class Vote:
-    """What the scenarios of one way to have a method say, as shares of those that count. [-]"""
+    """What the scenarios of one way to have a method say, as shares of those that count. [-]
+
+    ``otherwise``: sign where none counts.
+    """
 
     less: float
     more: float
     count: int
+    otherwise: str | None = None
 
     @property
     def sign(self) -> str | None:
         """Sign of this way; None where no scenario counts."""
         if not self.count:
-            return None
+            return self.otherwise
         if self.less >= SHARE:
             return PLUS
         if self.more >= SHARE:
@@ -36,9 +40,9 @@ class Vote:
 
 
 def compare(
-    on: NDArray[np.float64], off: NDArray[np.float64], tolerance: float, present: bool, scale: NDArray[np.float64] | None = None
+    on: NDArray[np.float64], off: NDArray[np.float64], tolerance: float, scale: NDArray[np.float64] | None = None
 ) -> NDArray[np.int64]:
-    """-1 where there is less with the method, 1 where there is more, 0 where nothing changes, 2 where it does not count.
+    """-1 where there is less with the method, 1 where there is more, 0 where nothing changes, 2 where there is nothing.
 
     Parameters
     ----------
@@ -46,21 +50,23 @@ def compare(
         The quantity with and without, by scenario.
     tolerance
         Relative change that counts as none. [-]
-    present
-        Leave out scenarios in which both are zero.
+    scale
+        What a change is set against; left out, the larger of both.
     """
-    base = np.maximum(np.abs(on), np.abs(off)) if scale is None else scale
+    larger = np.maximum(np.abs(on), np.abs(off))
+    base = larger if scale is None else scale
     change = on - off
     signs = np.where(change < -tolerance * base, -1, np.where(change > tolerance * base, 1, 0))
-    return np.where(present & (base <= 0), 2, signs)
+    return np.where(larger <= 0, 2, signs)
 
 
-def vote(signs: Iterable[NDArray[np.int64]]) -> Vote:
-    """Shares of all scenarios that count."""
+def vote(signs: Iterable[NDArray[np.int64]], absent: str | None) -> Vote:
+    """Shares of all scenarios that count; `absent`: what is said where there are scenarios and none counts."""
     counted = np.concatenate([np.ravel(one) for one in signs] or [np.zeros(0, int)])
+    tried = len(counted)
     counted = counted[counted != 2]
     if not len(counted):
-        return Vote(0.0, 0.0, 0)
+        return Vote(0.0, 0.0, 0, absent if tried else None)
     return Vote(float((counted < 0).mean()), float((counted > 0).mean()), len(counted))
 
 

@@ -75,6 +75,10 @@ class Situation:
             self._known[key] = self._case(settled)
         return self._known[key]
 
+    def holds(self, text: str) -> bool:
+        """Whether an expression is true of it, in any column."""
+        return not text or bool(np.any(Expression(text).evaluate(self._names())))
+
     def _value(self, value: Any) -> Any:
         if isinstance(value, Own):
             own = getattr(self.strategy, value.field)
@@ -84,7 +88,7 @@ class Situation:
         if isinstance(value, BySkew):
             return self._value(value.skewed if self.skewed else value.even)
         if isinstance(value, Formula):
-            return Expression(value.text).evaluate(self._names())
+            return Expression(value.text).value(self._names())
         return value
 
     def _names(self) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from moesim.base.numeric import Numeric
 from moesim.base.registry import Registry
 from moesim.matrix.case import Case, Terms
 
@@ -35,8 +36,11 @@ class Bottleneck:
         Relative change that counts as none. [-]
     by_class
         Terms are classes of traffic: of those, only what the method makes or changes itself counts.
-    present
-        Scenarios in which there is nothing of it on either side do not count.
+    absent
+        What scenarios say in which there is nothing of it on either side, if all do: ``same``, no effect; ``unasked``,
+        nothing. Where others have some, they never count.
+    scale
+        What a change is set against where that is not the larger of both sides.
     routing
         Where it is asked: with ``even`` experts, where some are ``skewed``, or in ``any`` situation.
     tie
@@ -50,7 +54,8 @@ class Bottleneck:
     place: int
     tolerance: float = EXACT
     by_class: bool = False
-    present: bool = False
+    absent: str = "same"
+    scale: Callable[[Case], Numeric] | None = None
     routing: str = "even"
     tie: Callable[[Case], Terms] | None = None
 

@@ -151,7 +151,7 @@ bottlenecks.add(
 )
 bottlenecks.add(
     "buffers",
-    Bottleneck("Temporary/runtime buffers", "activations", "B", buffers, 5, routing="any"),
+    Bottleneck("Temporary/runtime buffers", "activations", "B", buffers, 5),
     summary="Workspace, gathered weights, rows and boundaries on their way, spare capacity, pools of graphs.",
     source=SOURCE,
 )

@@ -5,7 +5,7 @@ import numpy as np
 from moesim.base.numeric import Numeric
 from moesim.matrix.bottlenecks import TIMES, Bottleneck, bottlenecks
 from moesim.matrix.bottlenecks.waiting import stretched_seconds
-from moesim.matrix.bottlenecks.layout import multiplied_rows
+from moesim.matrix.bottlenecks.layout import multiplied_rows, real_share
 from moesim.matrix.case import AGAIN, Case, Terms
 from moesim.workload.fusions.permute import PASSES
 from moesim.workload.ops import AttentionCore, FusedExperts, Gemm, Op, Traffic
@@ -37,7 +37,7 @@ def small_products(case: Case) -> Terms:
         if isinstance(op.work, FusedExperts):
             seconds, flop = seconds + times * priced.seconds, flop + times * op.work.flop
         elif op.category == "grouped_gemm" and isinstance(op.work, Gemm):
-            seconds, flop = seconds + times * priced.seconds, flop + times * op.work.flop
+            seconds, flop = seconds + times * priced.seconds, flop + times * op.work.flop * real_share(case)
         elif _is_cast(op) and op.name.startswith("expert"):
             casts = casts + times * priced.seconds
     ideal = np.maximum(flop / case.plan.machine.gpu.bf16_flop_rate, 1e-30)

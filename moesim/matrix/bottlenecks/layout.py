@@ -3,7 +3,7 @@
 import numpy as np
 
 from moesim.base.numeric import Numeric
-from moesim.matrix.bottlenecks import Bottleneck, bottlenecks
+from moesim.matrix.bottlenecks import TIMES, Bottleneck, bottlenecks
 from moesim.matrix.case import AGAIN, Case, Terms
 from moesim.workload.fusions.permute import PASSES
 from moesim.workload.ops import Gemm, Traffic
@@ -54,7 +54,7 @@ def padding(case: Case) -> Terms:
             continue
         width = work.n if "wgrad" not in priced.op.name else width
         rows = work.groups * (work.k if "wgrad" in priced.op.name else work.m)
-        share = _real_share(case)
+        share = real_share(case)
         useful = useful + times * work.flop * share
         slots = slots + times * work.flop * (1 - share)
         if setting.products.padding is None and not setting.products.kernel_each:
@@ -74,7 +74,7 @@ def multiplied_rows(case: Case) -> Numeric:
     return 1.0 + _spare(case) if case.choices.tails == "multiplied" else 1.0
 
 
-def _real_share(case: Case) -> Numeric:
+def real_share(case: Case) -> Numeric:
     """Rows of tokens among the rows that products run over. [-]"""
     products, setting = case.plan.setting.products, case.plan.setting
     if products.padding is None:
@@ -99,7 +99,7 @@ bottlenecks.add(
 )
 bottlenecks.add(
     "padding",
-    Bottleneck("Padding and wasted expert FLOPs", "layout", "-", padding, 13, routing="any"),
+    Bottleneck("Padding and wasted expert FLOPs", "layout", "-", padding, 13, TIMES, routing="any", scale=lambda _: 1.0),
     summary="Expert FLOPs on rows that no token has, over those on rows of tokens.",
     source=SOURCE,
 )

@@ -13,11 +13,9 @@ SOURCE = "olmo-core-report"
 
 
 def persistent_state(case: Case) -> Terms:
-    """Weights, gradients and optimizer state of the fullest pipeline rank. [B]"""
+    """Weights, gradients and optimizer state of a rank. [B]"""
     names = ("weights", "gradients", "optimizer")
-    sums = [sum((rank.classes[name] for name in names), 0.0) for rank in case.memory]
-    worst = np.max([np.broadcast_to(value, case.plan.shape) for value in sums], axis=0)
-    return {"weights, gradients and optimizer of the fullest rank": worst}
+    return {name: sum((rank.classes[name] for rank in case.memory), 0.0) / case.ranks for name in names}
 
 
 def materialization(case: Case) -> Terms:
@@ -66,7 +64,7 @@ def state_sync(case: Case) -> Terms:
 bottlenecks.add(
     "persistent-memory",
     Bottleneck("Persistent training-state memory", "state", "B", persistent_state, 1),
-    summary="Weights, gradients, main weights, moments and caches of the fullest pipeline rank.",
+    summary="Weights, gradients, main weights, moments and caches of a rank.",
     source=SOURCE,
 )
 bottlenecks.add(

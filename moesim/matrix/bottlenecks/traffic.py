@@ -2,6 +2,7 @@
 
 from moesim.base.numeric import Numeric
 from moesim.cost.offload import offloaded_bytes
+from moesim.cost.stage import SM
 from moesim.matrix.bottlenecks import Bottleneck, bottlenecks
 from moesim.matrix.case import Case, Terms
 from moesim.matrix.counts import host_waits
@@ -39,6 +40,12 @@ def host_traffic(case: Case) -> Terms:
     return found
 
 
+def host_link(case: Case) -> Numeric:
+    """Bytes that the host link of a rank could carry while its kernels run. [B]"""
+    kernels: Numeric = sum((n * one.seconds for one, n in case.ops() if one.lane == SM), 0.0)
+    return case.plan.machine.gpu.pcie_bandwidth * kernels
+
+
 def inter_node_traffic(case: Case) -> Terms:
     """Bytes that leave the NVLink domain, by class. [B]"""
     return crossing_bytes(case)
@@ -72,13 +79,13 @@ bottlenecks.add(
 )
 bottlenecks.add(
     "host-traffic",
-    Bottleneck("Host-device traffic", "traffic", "B", host_traffic, 10),
+    Bottleneck("Host-device traffic", "traffic", "B", host_traffic, 10, scale=host_link),
     summary="Bytes between GPU and host memory.",
     source=SOURCE,
 )
 bottlenecks.add(
     "inter-node-traffic",
-    Bottleneck("Inter-node traffic", "traffic", "B", inter_node_traffic, 11, by_class=True, present=True),
+    Bottleneck("Inter-node traffic", "traffic", "B", inter_node_traffic, 11, by_class=True, absent="unasked"),
     summary="Bytes that leave the NVLink domain, of the classes that the method makes or changes.",
     source=SOURCE,
 )

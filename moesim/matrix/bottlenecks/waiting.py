@@ -1,9 +1,12 @@
 """Communication that nothing hides, and what kernels lose beside communication that something hides."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from moesim.base.numeric import Numeric
 from moesim.cost.offload import offloaded_bytes, stall
+from moesim.cost.replication import messages_time, stage_messages
 from moesim.cost.transports import leg_time
 from moesim.matrix.bottlenecks import TIMES, Bottleneck, bottlenecks
 from moesim.matrix.case import Case, Terms
@@ -19,7 +22,21 @@ def exposed(case: Case) -> Terms:
     timed = case.timed
     whole = timed.makespan()
     found: Terms = {name: np.maximum(whole - timed.makespan(name), 0.0) for name in CLASSES}
+    if case.choices.reduction == "all-reduce" and case.plan.sharding.optimizer:
+        found["dp"] = found["dp"] + _kept_reduction(case)
     return found | {"pcie": _copies_exposed(case)}
+
+
+def _kept_reduction(case: Case) -> Numeric:
+    """What an all-reduce takes longer than the reduce-scatter in its place, for the stages of a rank. [s]"""
+    plan = case.plan
+    total: Numeric = 0.0
+    for stage in range(len(plan.stages)):
+        messages = stage_messages(plan, stage)
+        kept = tuple(replace(one, collective="all-reduce") for one in messages if one.collective == "reduce-scatter")
+        total = total + messages_time(plan, kept)
+        total = total - messages_time(plan, tuple(one for one in messages if one.collective == "reduce-scatter"))
+    return np.maximum(total, 0.0) / case.ranks
 
 
 def _copies_exposed(case: Case) -> Numeric:
@@ -119,7 +136,7 @@ bottlenecks.add(
 )
 bottlenecks.add(
     "contention",
-    Bottleneck("Communication-compute contention", "waiting", "s", contention, 24, TIMES),
+    Bottleneck("Communication-compute contention", "waiting", "s", contention, 24, TIMES, by_class=True),
     summary="Kernel time lost to messages and copies that run beside.",
     source=SOURCE,
 )

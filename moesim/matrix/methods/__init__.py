@@ -62,6 +62,8 @@ class Method:
         Ways to have it; where they say different things, the cell depends.
     classes
         Classes of traffic that it makes or changes.
+    needs
+        An expression of what a situation must have for the method to mean anything; empty for nothing.
     second
         Whether it belongs to the second set, which the report's figure does not show.
     """
@@ -72,6 +74,7 @@ class Method:
     pairs: tuple[Pair, ...]
     knobs: tuple[Knob, ...] = (Knob(""),)
     classes: tuple[str, ...] = ()
+    needs: str = ""
     second: bool = False
 
 

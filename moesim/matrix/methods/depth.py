@@ -61,7 +61,6 @@ methods.add(
             Knob("heads exchanged", both={"cp_kind": "ulysses"}),
             Knob("keys and values in a ring", both={"cp_kind": "ring"}),
             Knob("across NVLink domains", on={"cp": Formula("max(cp, min(num_heads, num_gpus / (tp * pp)))")}),
-            Knob("more sequences in a step", on={"batch": "fewer"}),
         ),
         classes=("cp",),
     ),

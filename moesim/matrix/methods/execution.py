@@ -1,11 +1,11 @@
 """How the host and the streams run a step, where its ranks lie, how it is saved."""
 
 from moesim.matrix.methods import Knob, Method, Pair, methods
-from moesim.matrix.situation import Own
+from moesim.matrix.situation import BySkew, Formula, Own
 
 REPORT = "olmo-core-report"
 LISTS = {"transport": "nccl-alltoall"}
-BOUNDED = {"sync_free": True, "capacity_factor": 1.25}
+BOUNDED = {"sync_free": True, "capacity_factor": BySkew(1.25, 2.0)}
 
 methods.add(
     "sync-free",
@@ -44,7 +44,7 @@ methods.add(
                 "one phase after the other",
                 {},
                 {},
-                {"transport": "nvshmem-rowwise", "overlap_shared_expert": False, "overlap_p2p": False},
+                {"transport": "nvshmem-rowwise", "overlap_shared_expert": False, "overlap_p2p": False,"ep": Formula("min(ep, domain)")},
             ),
         ),
         (
@@ -69,6 +69,7 @@ methods.add(
         17,
         (Pair("ranks in arbitrary order", {"rank_order": "mapped"}, {"rank_order": "arbitrary"}),),
         classes=("ep", "tp", "cp", "pp", "dp"),
+        needs="num_gpus > domain",
     ),
     summary="Rank order that puts the busiest groups inside NVLink domains.",
     source=REPORT,

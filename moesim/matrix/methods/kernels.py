@@ -18,7 +18,7 @@ methods.add(
         12,
         (
             Pair("a batched product with padding", {"expert_gemm": "grouped"}, {"expert_gemm": "padded"} | CAPACITY, ROWS),
-            Pair("a loop of the host", {"expert_gemm": "grouped"}, {"expert_gemm": "loop"}, ROWS),
+            Pair("a loop of the host", {"expert_gemm": "grouped"}, {"expert_gemm": "loop"}, ROWS, families=("host",)),
         ),
         (Knob("offsets on the device"), Knob("offsets on the host", on={"offsets": "host"})),
     ),
@@ -32,7 +32,11 @@ methods.add(
         "kernels",
         13,
         (Pair("BF16", MXFP8 | {"dispatch_precision": "recipe"}, BF16, ROWS),),
-        (Knob("scales laid out by the cast"), Knob("scales swizzled", on={"scales": "swizzled"})),
+        (
+            Knob("scales laid out by the cast"),
+            Knob("scales swizzled", on={"scales": "swizzled"}),
+            Knob("caches saved", on={"saved_caches": True}),
+        ),
         classes=("ep",),
     ),
     summary="Eight-bit values with a scale for 32, in products, kept inputs and dispatched rows.",

@@ -50,6 +50,7 @@ methods.add(
         "state",
         3,
         (Pair("DDP", {"dp_sharding": "zero1", "reduction": "all-reduce"}, {"dp_sharding": "ddp"}),),
+        (Knob("weights in BF16"), Knob("weights in MXFP8 caches", both={"precision": "mxfp8", "fp8_params": True})),
         classes=("dp",),
     ),
     summary="Main weights and moments split over the replicas; gradients still all-reduced, weights gathered.",
