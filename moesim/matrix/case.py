@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
@@ -14,6 +14,7 @@ from moesim.base.numeric import Numeric
 from moesim.cost.blocks import Blocks, PricedBlock, chunk_blocks, price_blocks
 from moesim.cost.memory import RankMemory, rank_memory
 from moesim.cost.pipeline import boundary_time, step_times
+from moesim.cost.machine import Machine
 from moesim.cost.plan import Plan
 from moesim.cost.stage import PricedOp
 from moesim.cost.transports.deduplicated import Deduplicated
@@ -23,6 +24,13 @@ from moesim.timeline.step import StepGraph
 from moesim.workload.fusions.permute import PASSES
 from moesim.workload.ops import ExpertLeg, FusedExperts
 
+KERNEL_LOSSES = (
+    "gemm_slowdown",
+    "two_batch_grouped_gemm_slowdown",
+    "two_batch_gemm_slowdown",
+    "two_batch_attention_slowdown",
+)
+"""Constants of a transport that say what kernels lose beside it."""
 AGAIN = " again"
 """What the name of a repeated operation ends with."""
 
@@ -33,6 +41,15 @@ Terms = dict[str, Numeric]
 def _moves_rows(priced: PricedOp) -> bool:
     """Whether an operation sends routed rows or brings them into another order for it."""
     return isinstance(priced.op.work, ExpertLeg) or priced.op.name.startswith(PASSES)
+
+
+def _without_contention(machine: Machine) -> Machine:
+    """The machine where kernels lose nothing beside an exchange: what they lose is a bottleneck of its own."""
+    changed = {
+        name: {key: 0.0 if key in KERNEL_LOSSES else value for key, value in constants.items()}
+        for name, constants in machine.transports.items()
+    }
+    return replace(machine, transports=changed)
 
 
 @dataclass(frozen=True)
@@ -48,14 +65,12 @@ class Timed:
         return np.asarray(self.result.makespan[self.rows.index(without)])
 
 
-class Case:
-    """A plan and how the method is implemented.
+class Step:
+    """What a plan alone decides: priced layers, memory, and times; cases that differ in choices share it."""
 
-    Counts are per rank and step, on average over the pipeline ranks.
-    """
-
-    def __init__(self, plan: Plan, choices: Choices) -> None:
-        self.plan, self.choices = plan, choices
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self._timed: dict[bool, Timed] = {}
 
     @cached_property
     def blocks(self) -> Blocks:
@@ -63,9 +78,14 @@ class Case:
         return price_blocks(self.plan.half if self.plan.strategy.two_batch_overlap else self.plan)
 
     @cached_property
+    def whole(self) -> Blocks:
+        """Priced layers of a whole micro-batch."""
+        return price_blocks(self.plan) if self.plan.strategy.two_batch_overlap else self.blocks
+
+    @cached_property
     def memory(self) -> tuple[RankMemory, ...]:
         """Memory of each pipeline rank. [B]"""
-        return rank_memory(self.plan, price_blocks(self.plan) if self.plan.strategy.two_batch_overlap else self.blocks)
+        return rank_memory(self.plan, self.whole)
 
     @cached_property
     def tight_memory(self) -> tuple[RankMemory, ...]:
@@ -78,6 +98,79 @@ class Case:
         plan = replace(self.plan, strategy=tight)
         return rank_memory(plan, price_blocks(plan))
 
+    @cached_property
+    def uses(self) -> list[tuple[PricedBlock, float]]:
+        """Each block and how often a rank runs it in a step, on average. [-]"""
+        count: dict[int, float] = {}
+        found: dict[int, PricedBlock] = {}
+        passes = self.plan.num_micro_batches * (2 if self.plan.strategy.two_batch_overlap else 1)
+        for stage in self.plan.stages:
+            for block in chunk_blocks(self.plan, stage, self.blocks):
+                found[id(block)] = block
+                count[id(block)] = count.get(id(block), 0.0) + 1.0
+        share = passes / self.plan.schedule.pipelines / self.plan.strategy.pp
+        return [(block, count[key] * share) for key, block in found.items()]
+
+    def timed(self, moves: bool) -> Timed:
+        """The step, and without each class of communication that it has; `moves`: routed rows have to be sent."""
+        if moves not in self._timed:
+            self._timed[moves] = self._run(moves)
+        return self._timed[moves]
+
+    def _run(self, moves: bool) -> Timed:
+        rows = ("", "ep", "tp", "cp", "pp", "dp")
+        shape = (len(rows), *self.plan.shape)
+        plan = replace(self.plan, shape=shape, machine=_without_contention(self.plan.machine))
+        keep = {}
+        for row, name in enumerate(rows[1:], start=1):
+            hidden: NDArray[np.float64] = np.ones((len(rows), *(1,) * len(self.plan.shape)))
+            hidden[row] = 0.0
+            keep[name] = hidden * (name != "ep" or moves)
+        times = step_times(plan, self.whole, keep)
+        return Timed(times.graph, run(times.graph.graph, times.durations, times.delays), rows)
+
+
+class Case:
+    """A step and how the method is implemented.
+
+    Counts are per rank and step, on average over the pipeline ranks.
+    """
+
+    def __init__(self, step: Step, choices: Choices) -> None:
+        self.step, self.plan, self.choices = step, step.plan, choices
+        self._read: dict[Callable[[Case], Terms], Terms] = {}
+
+    def read(self, reading: Callable[[Case], Terms]) -> Terms:
+        """A reading of the case; each is done once."""
+        if reading not in self._read:
+            self._read[reading] = reading(self)
+        return self._read[reading]
+
+    @property
+    def blocks(self) -> Blocks:
+        """Priced layers."""
+        return self.step.blocks
+
+    @property
+    def memory(self) -> tuple[RankMemory, ...]:
+        """Memory of each pipeline rank. [B]"""
+        return self.step.memory
+
+    @property
+    def tight_memory(self) -> tuple[RankMemory, ...]:
+        """The same with buffers made to measure: of rows at work alone. [B]"""
+        return self.step.tight_memory
+
+    @property
+    def uses(self) -> list[tuple[PricedBlock, float]]:
+        """Each block and how often a rank runs it in a step, on average. [-]"""
+        return self.step.uses
+
+    @property
+    def timed(self) -> Timed:
+        """The step, and without each class of communication that it has."""
+        return self.step.timed(self.choices.movement == "sent")
+
     @property
     def ranks(self) -> int:
         """Pipeline ranks. [-]"""
@@ -87,18 +180,6 @@ class Case:
     def passes(self) -> int:
         """Micro-batches, or halves of them, of a pipeline in a step. [-]"""
         return self.plan.num_micro_batches * (2 if self.plan.strategy.two_batch_overlap else 1)
-
-    @cached_property
-    def uses(self) -> list[tuple[PricedBlock, float]]:
-        """Each block and how often a rank runs it in a step, on average. [-]"""
-        count: dict[int, float] = {}
-        found: dict[int, PricedBlock] = {}
-        pipelines = self.plan.schedule.pipelines
-        for stage in self.plan.stages:
-            for block in chunk_blocks(self.plan, stage, self.blocks):
-                found[id(block)] = block
-                count[id(block)] = count.get(id(block), 0.0) + self.passes / pipelines / self.ranks
-        return [(block, count[key]) for key, block in found.items()]
 
     def ops(self) -> Iterator[tuple[PricedOp, float]]:
         """Every operation and how often a rank runs it in a step. [-]"""
@@ -155,18 +236,3 @@ class Case:
         """Time in which a rank sends over its boundaries, both ways. [s]"""
         total: Numeric = sum((boundary_time(self.plan, stage) for stage in self.boundaries), 0.0)
         return 2 * total * self.plan.num_micro_batches / self.ranks
-
-    @cached_property
-    def timed(self) -> Timed:
-        """The step, and without each class of communication that it has."""
-        rows = ("", "ep", "tp", "cp", "pp", "dp")
-        shape = (len(rows), *self.plan.shape)
-        plan = replace(self.plan, shape=shape)
-        keep = {}
-        for row, name in enumerate(rows[1:], start=1):
-            hidden: NDArray[np.float64] = np.ones((len(rows), *(1,) * len(self.plan.shape)))
-            hidden[row] = 0.0
-            keep[name] = hidden * (name != "ep" or self.choices.movement == "sent")
-        blocks = price_blocks(plan) if plan.strategy.two_batch_overlap else self.blocks
-        times = step_times(plan, blocks, keep)
-        return Timed(times.graph, run(times.graph.graph, times.durations, times.delays), rows)

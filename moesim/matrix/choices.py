@@ -47,7 +47,7 @@ class Choices:
     scales: str = "fused"
     copy_engine: bool = False
     movement: str = "sent"
-    checkpoint: str = "layout"
+    checkpoint: str = "global"
     writer: str = "own"
     restart: str = "same"
     saved_caches: bool = False

@@ -146,13 +146,13 @@ def _sample(
 ) -> Sample:
     shape = situation.strategy.shape
     kept = method.classes if row.by_class else None
-    on_terms, off_terms = (_terms(row.read(case), kept, shape, legal) for case in (on, off))
+    on_terms, off_terms = (_terms(case.read(row.read), kept, shape, legal) for case in (on, off))
     on_all, off_all = _sum(on_terms, legal), _sum(off_terms, legal)
     scale = None if row.scale is None else np.broadcast_to(row.scale(off), shape)[legal]
     signs = compare(on_all, off_all, row.tolerance, scale)
     tie = None
     if row.tie is not None and not np.any(signs == 1) and not np.any(signs == -1):
-        tie = tuple(_sum(_terms(row.tie(case), None, shape, legal), legal) for case in (on, off))
+        tie = tuple(_sum(_terms(case.read(row.tie), method.classes, shape, legal), legal) for case in (on, off))
         signs = compare(*tie, TIE_TOLERANCE)
     return Sample(situation.name, on_all, off_all, signs, on_terms, off_terms, tie)
 

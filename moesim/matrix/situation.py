@@ -13,10 +13,12 @@ from moesim.base.expression import Expression
 from moesim.base.numeric import Numeric
 from moesim.constraints import legal_mask, stages, violations
 from moesim.cost.plan import Plan
-from moesim.matrix.case import Case
+from moesim.cost.machine import Machine
+from moesim.matrix.case import Case, Step
 from moesim.matrix.choices import CHOICES, Choices
 from moesim.matrix.placing import arbitrary_order
 from moesim.problem import Problem
+from moesim.rules import Candidate
 from moesim.workload.strategy import DEGREES, OFF, Strategy
 
 
@@ -61,6 +63,7 @@ class Situation:
     micro_batches: int
     skewed: bool = False
     _known: dict[tuple[Any, ...], tuple[Case, NDArray[np.bool_]] | None] = field(default_factory=dict, repr=False)
+    _steps: dict[tuple[Any, ...], Step] = field(default_factory=dict, repr=False)
 
     @property
     def columns(self) -> int:
@@ -128,18 +131,23 @@ class Situation:
         first = _column(strategy, int(np.argmax(mask))) if mask.ndim else strategy
         if not mask.any() or _broken(candidate, first, int(micro_batches)):
             return None
-        plan = Plan(
+        key = (strategy_key(strategy), gpus, choices.rank_order, int(micro_batches))
+        if key not in self._steps:
+            self._steps[key] = Step(self._plan(strategy, machine, candidate, int(micro_batches)))
+        return Case(self._steps[key], choices), mask
+
+    def _plan(self, strategy: Strategy, machine: Machine, candidate: Candidate, micro_batches: int) -> Plan:
+        return Plan(
             self.problem.model,
             machine,
             strategy,
             stages(candidate),
             self.problem.sequence_length,
-            int(micro_batches),
+            micro_batches,
             0,
             strategy.shape,
             documents=self.problem.documents,
         )
-        return Case(plan, choices), mask
 
     def _share(self, strategy: Strategy, gpus: int) -> float:
         """Micro-batches of a pipeline over those of the situation, for the same sequences in a step. [-]"""
@@ -154,13 +162,13 @@ def _replicas(strategy: Strategy, gpus: int) -> Numeric:
     return gpus / (strategy.tp * strategy.cp * strategy.pp)
 
 
-def _whole_batches(candidate: Any) -> Any:
+def _whole_batches(candidate: Candidate) -> Candidate:
     """The candidate with a batch that suits every column: micro-batches are the same in all."""
     whole = candidate.mesh.dp * candidate.strategy.micro_batch
     return replace(candidate, global_batch=int(np.lcm.reduce(np.ravel(np.maximum(whole, 1)).astype(int))))
 
 
-def _broken(candidate: Any, strategy: Strategy, micro_batches: int) -> bool:
+def _broken(candidate: Candidate, strategy: Strategy, micro_batches: int) -> bool:
     one = replace(candidate, strategy=strategy)
     batch = int(round(micro_batches * float(one.mesh.dp * strategy.micro_batch)))
     return bool(violations(replace(one, global_batch=batch)))
@@ -178,6 +186,11 @@ def _column(strategy: Strategy, index: int) -> Strategy:
 
 def _plain(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
+
+
+def strategy_key(strategy: Strategy) -> tuple[Any, ...]:
+    """A strategy as something that can be looked up."""
+    return tuple(_hashable(getattr(strategy, name)) for name in Strategy.__dataclass_fields__)
 
 
 def _hashable(value: Any) -> Any:

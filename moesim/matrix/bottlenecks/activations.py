@@ -4,6 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from moesim.base.numeric import Numeric
+from moesim.cost.offload import staging_bytes
 from moesim.matrix.bottlenecks import Bottleneck, bottlenecks
 from moesim.matrix.case import AGAIN, Case, Terms
 from moesim.workload.ops import Message
@@ -29,34 +30,22 @@ def retention_imbalance(case: Case) -> Terms:
 
 
 def buffers(case: Case) -> Terms:
-    """What is neither state nor kept for the backward. [B]
-
-    Tensors of an exchange belong to the stream of the messages as long as these run, so that kernels cannot have their
-    memory: both stand.
-    """
-    work = _workspace(case)
+    """What is neither state nor kept activations nor a kernel's own tensors, by what it is for. [B]"""
     found: Terms = {
-        "workspace": work,
-        "send and receive tensors": _exchange_tensors(case),
-        "gathered weights and whole gradients": _most(case, "unsharded"),
-        "spare rows of buffers of a fixed size": _spare_rows(case),
-        "rows sent or received last": _expert_buffers(case),
-        "stage boundaries": _boundary_buffers(case),
-        "heads, keys and values on their way": _sequence_buffers(case),
+        "dp": _most(case, "unsharded"),
+        "ep": _exchange_tensors(case) + _spare_rows(case) + _expert_buffers(case),
+        "pp": _boundary_buffers(case),
+        "cp": _sequence_buffers(case),
+        "pcie": staging_bytes(case.plan, case.blocks),
     }
     if case.captured or case.plan.captures("attn"):
-        found["pools of captured graphs"] = work
+        found["pools of captured graphs"] = _most(case, "workspace")
     return found
 
 
 def _most(case: Case, name: str) -> Numeric:
     found = [np.broadcast_to(rank.phases["backward"][name], case.plan.shape) for rank in case.memory]
     return np.asarray(np.max(found, axis=0))
-
-
-def _workspace(case: Case) -> Numeric:
-    """Tensors of the layer that runs, what its recomputation brings back, copies on their way to the host. [B]"""
-    return _most(case, "workspace")
 
 
 def _rows(case: Case) -> Numeric:
@@ -151,7 +140,7 @@ bottlenecks.add(
 )
 bottlenecks.add(
     "buffers",
-    Bottleneck("Temporary/runtime buffers", "activations", "B", buffers, 5),
-    summary="Workspace, gathered weights, rows and boundaries on their way, spare capacity, pools of graphs.",
+    Bottleneck("Temporary/runtime buffers", "activations", "B", buffers, 5, by_class=True),
+    summary="Gathered weights, rows and boundaries on their way, spare capacity, staging, pools of graphs.",
     source=SOURCE,
 )

@@ -65,7 +65,7 @@ def conversion(case: Case) -> Terms:
 
 bottlenecks.add(
     "checkpoint-peak",
-    Bottleneck("Checkpoint peak memory", "checkpoint", "B", peak_memory, 25),
+    Bottleneck("Checkpoint peak memory", "checkpoint", "B", peak_memory, 25, absent="unasked"),
     summary="GPU memory that a save adds.",
     source=SOURCE,
 )

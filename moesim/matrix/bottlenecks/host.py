@@ -1,6 +1,6 @@
 """What the host has to know, wait for and launch."""
 
-from moesim.matrix.bottlenecks import TIMES, Bottleneck, bottlenecks
+from moesim.matrix.bottlenecks import Bottleneck, bottlenecks
 from moesim.matrix.case import Case, Terms
 from moesim.matrix.counts import dynamic_shapes, host_waits, launched_kernels
 
@@ -41,7 +41,7 @@ bottlenecks.add(
 )
 bottlenecks.add(
     "launch-overhead",
-    Bottleneck("CPU launch overhead", "host", "s", launch_overhead, 20, TIMES),
+    Bottleneck("CPU launch overhead", "host", "s", launch_overhead, 20),
     summary="Time in which the host launches the work of the micro-batches.",
     source=SOURCE,
 )

@@ -64,7 +64,7 @@ def load_imbalance(case: Case) -> Terms:
 
 bottlenecks.add(
     "pipeline-bubbles",
-    Bottleneck("Pipeline bubbles", "pipeline", "-", bubbles, 21, TIMES, by_class=True),
+    Bottleneck("Pipeline bubbles", "pipeline", "-", bubbles, 21, by_class=True),
     summary="Share of the step in which pipeline ranks idle: slots of the schedule, and waits for hand-offs.",
     source=SOURCE,
 )

@@ -5,7 +5,7 @@ from moesim.matrix.situation import BySkew, Formula, Own
 
 REPORT = "olmo-core-report"
 LISTS = {"transport": "nccl-alltoall"}
-BOUNDED = {"sync_free": True, "capacity_factor": BySkew(1.25, 2.0)}
+BOUNDED = {"sync_free": True, "capacity_factor": BySkew(1.25, 4.0)}
 
 methods.add(
     "sync-free",
@@ -14,6 +14,7 @@ methods.add(
         "execution",
         14,
         (Pair("split lists on the host", BOUNDED, {"sync_free": False}, LISTS),),
+        classes=("ep",),
     ),
     summary="Counts and offsets stay on the GPU, buffers have a capacity.",
     source=REPORT,
@@ -67,7 +68,14 @@ methods.add(
         "HW Map",
         "placement",
         17,
-        (Pair("ranks in arbitrary order", {"rank_order": "mapped"}, {"rank_order": "arbitrary"}),),
+        (
+            Pair(
+                "ranks in arbitrary order",
+                {"rank_order": "mapped"},
+                {"rank_order": "arbitrary"},
+                {"pp": Own("pp", 4), "schedule": Own("schedule", "1f1b"), "ep": Formula("min(ep, domain)")},
+            ),
+        ),
         classes=("ep", "tp", "cp", "pp", "dp"),
         needs="num_gpus > domain",
     ),

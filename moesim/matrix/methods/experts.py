@@ -1,7 +1,7 @@
 """Experts spread over ranks, and how their rows travel."""
 
 from moesim.matrix.methods import Knob, Method, Pair, methods
-from moesim.matrix.methods.state import GLOBAL_FILES, WHOLE_FILES
+from moesim.matrix.methods.state import LAYOUT_FILES, WHOLE_FILES
 from moesim.matrix.situation import Formula, Own
 
 REPORT = "olmo-core-report"
@@ -20,7 +20,7 @@ methods.add(
             Knob("split lists"),
             Knob("by copy engines", on={"copy_engine": True}),
             Knob("capacity filled up", on={"tails": "multiplied"}),
-            GLOBAL_FILES,
+            LAYOUT_FILES,
             WHOLE_FILES,
         ),
         classes=("ep",),
@@ -55,7 +55,11 @@ methods.add(
             Pair("block all-to-all", ROWS, BLOCK),
             Pair("rows that are where they are needed", ROWS, BLOCK | {"movement": "ideal"}),
         ),
-        (Knob("rows at work"), Knob("all rows of the buffer", on={"tails": "multiplied"})),
+        (
+            Knob("rows at work"),
+            Knob("all rows of the buffer", on={"tails": "multiplied"}),
+            Knob("rows brought back by recomputation", both={"recompute": ("full",)}),
+        ),
         classes=("ep",),
     ),
     summary="Rows written one by one into symmetric memory of their experts' rank.",

@@ -8,7 +8,7 @@ ROWS = {"transport": "nvshmem-rowwise"}
 MXFP8 = {"precision": "mxfp8", "fp8_params": True}
 BF16 = {"precision": "bf16", "fp8_params": False, "dispatch_precision": "bf16"}
 CAPACITY = {"capacity_factor": 1.25, "capacity_per": BySkew("rank", "expert")}
-INSIDE = {"ep": Formula("min(max(ep, 2), domain)"), "overlap_shared_expert": False}
+INSIDE = {"ep": Formula("min(max(ep, 2), domain)")}
 
 methods.add(
     "grouped-gemm",
@@ -42,7 +42,8 @@ methods.add(
     summary="Eight-bit values with a scale for 32, in products, kept inputs and dispatched rows.",
     source=REPORT,
 )
-FUSED = MXFP8 | ROWS | {"dispatch_precision": "recipe", "expert_kernel": "fused"}
+FUSED = MXFP8 | ROWS | {"dispatch_precision": "recipe", "expert_kernel": "fused", "overlap_shared_expert": False}
+SEPARATE = {"expert_kernel": "separate", "overlap_shared_expert": True}
 methods.add(
     "megamoe",
     Method(
@@ -50,8 +51,8 @@ methods.add(
         "fusion",
         20,
         (
-            Pair("the same in separate kernels", FUSED, FUSED | {"expert_kernel": "separate", "tails": "touched"}, INSIDE),
-            Pair("block all-to-all in BF16", FUSED, BF16 | {"transport": "nccl-alltoall"}, INSIDE),
+            Pair("the same in separate kernels", FUSED, FUSED | SEPARATE | {"tails": "touched"}, INSIDE),
+            Pair("block all-to-all", FUSED, MXFP8 | SEPARATE | {"transport": "nccl-alltoall"}, INSIDE),
         ),
         (
             Knob("forward and backward"),

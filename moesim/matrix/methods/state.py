@@ -5,9 +5,9 @@ from moesim.matrix.methods import Knob, Method, Pair, methods
 from moesim.matrix.situation import Formula
 
 REPORT = "olmo-core-report"
-LAYOUT_FILES = Knob("files of each rank's layout")
-GLOBAL_FILES = Knob("files by global keys", both={"checkpoint": "global"})
-WHOLE_FILES = Knob("whole tensors in a file", both={"writer": "whole"})
+LAYOUT_FILES = Knob("files of each rank's layout", both={"checkpoint": "layout"})
+GLOBAL_FILES = Knob("files by global keys")
+WHOLE_FILES = Knob("whole tensors in a file", both={"checkpoint": "layout", "writer": "whole"})
 
 methods.add(
     "ddp",
@@ -37,7 +37,7 @@ methods.add(
         "state",
         2,
         (Pair("DDP", {"dp_sharding": "fsdp"}, {"dp_sharding": "ddp"}),),
-        (LAYOUT_FILES, GLOBAL_FILES),
+        (GLOBAL_FILES, LAYOUT_FILES),
         classes=("dp",),
     ),
     summary="Training state split over the replicas, weights gathered around each layer and micro-batch.",
