@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,8 +35,10 @@ KERNEL_LOSSES = (
 AGAIN = " again"
 """What the name of a repeated operation ends with."""
 
-Terms = dict[str, Numeric]
-"""A quantity by the parts that add up to it; where traffic makes it, by the class of the traffic."""
+
+Terms = dict[str, Any]
+"""A quantity by the parts that add up to it; where traffic makes it, by the class of the traffic. A part may be a function
+that works it out when it is asked for."""
 
 
 def _moves_rows(priced: PricedOp) -> bool:

@@ -151,9 +151,13 @@ def _sample(
     scale = None if row.scale is None else np.broadcast_to(row.scale(off), shape)[legal]
     signs = compare(on_all, off_all, row.tolerance, scale)
     tie = None
-    if row.tie is not None and not np.any(signs == 1) and not np.any(signs == -1):
-        tie = tuple(_sum(_terms(case.read(row.tie), method.classes, shape, legal), legal) for case in (on, off))
-        signs = compare(*tie, TIE_TOLERANCE)
+    for reading in row.ties:
+        if np.any(np.abs(signs) == 1):
+            break
+        with_it, without = (
+            _sum(_terms(case.read(reading), method.classes, shape, legal), legal) for case in (on, off)
+        )
+        tie, signs = (with_it, without), compare(with_it, without, TIE_TOLERANCE)
     return Sample(situation.name, on_all, off_all, signs, on_terms, off_terms, tie)
 
 
@@ -170,7 +174,8 @@ def _terms(terms: Terms, classes: Any, shape: tuple[int, ...], legal: NDArray[np
         for name, value in terms.items()
         if classes is None or name in classes or name not in (*CLASSES, "pcie")
     }
-    return {name: np.broadcast_to(np.asarray(value, dtype=float), shape)[legal] for name, value in own.items()}
+    plain = {name: value() if callable(value) else value for name, value in own.items()}
+    return {name: np.broadcast_to(np.asarray(value, dtype=float), shape)[legal] for name, value in plain.items()}
 
 
 def _sum(terms: dict[str, FloatArray], legal: NDArray[np.bool_]) -> FloatArray:

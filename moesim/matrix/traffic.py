@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import lru_cache
 
 import numpy as np
 
@@ -114,8 +115,19 @@ def crossing_bytes(case: Case) -> Terms:
 
 def link_seconds(case: Case) -> Terms:
     """The bytes of each class over the rate of the links that carry them. [s]"""
-    links, outside = case.plan.machine.links, crossing_bytes(case)
+    links, outside = case.plan.machine.links, case.read(crossing_bytes)
     return {
         name: np.maximum(total - outside[name], 0.0) / links.nvlink_bandwidth + outside[name] / links.nic_bandwidth
-        for name, total in all_bytes(case).items()
+        for name, total in case.read(all_bytes).items()
     }
+
+
+@lru_cache
+def link_seconds_of(name: str) -> Callable[[Case], Terms]:
+    """The reading of the link seconds of one class."""
+    return lambda case: {name: case.read(link_seconds)[name]}
+
+
+def expert_messages(case: Case) -> Terms:
+    """Legs of the expert exchange in a step: each starts once, however many rows it carries. [-]"""
+    return {"ep": sum((n for _, _, n in case.legs()), 0.0) * case.exchanges}

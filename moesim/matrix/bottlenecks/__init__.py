@@ -43,8 +43,9 @@ class Bottleneck:
         What a change is set against where that is not the larger of both sides.
     routing
         Where it is asked: with ``even`` experts, where some are ``skewed``, or in ``any`` situation.
-    tie
-        A second reading, of which the change counts where the first one is the same: link seconds of equal bytes.
+    ties
+        Further readings; where one says that nothing changes, the next is asked: messages of equal bytes, and the seconds
+        in which links carry them.
     """
 
     title: str
@@ -57,7 +58,7 @@ class Bottleneck:
     absent: str = "same"
     scale: Callable[[Case], Numeric] | None = None
     routing: str = "even"
-    tie: Callable[[Case], Terms] | None = None
+    ties: tuple[Callable[[Case], Terms], ...] = ()
 
 
 bottlenecks: Registry[Bottleneck] = Registry(

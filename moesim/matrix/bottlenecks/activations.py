@@ -33,7 +33,8 @@ def buffers(case: Case) -> Terms:
     """What is neither state nor kept activations nor a kernel's own tensors, by what it is for. [B]"""
     found: Terms = {
         "dp": _most(case, "unsharded"),
-        "ep": _exchange_tensors(case) + _spare_rows(case) + _expert_buffers(case),
+        "ep": _exchange_tensors(case) + _spare_leases(case) + _expert_buffers(case),
+        "capacity beyond the rows at work": _spare_capacity(case),
         "pp": _boundary_buffers(case),
         "cp": _sequence_buffers(case),
         "pcie": staging_bytes(case.plan, case.blocks),
@@ -64,8 +65,7 @@ def _exchange_tensors(case: Case) -> Numeric:
         return 0.0
     load = case.plan.setting.exchanged_load
     pairs = 2.0 if case.plan.strategy.overlap_ep else 1.0  # a leg of the forward beside one of the backward
-    received = np.maximum(load, case.plan.strategy.capacity_factor or load) if case.plan.strategy.sync_free else load
-    return pairs * _rows(case) * (1 + received)
+    return pairs * _rows(case) * (1 + load)
 
 
 def _in_flight(case: Case) -> Numeric:
@@ -78,17 +78,22 @@ def _in_flight(case: Case) -> Numeric:
     return max(chunks) * routed / (strategy.pp * strategy.vpp)
 
 
-def _spare_rows(case: Case) -> Numeric:
-    """Rows that buffers of a fixed size hold beyond those at work, in every layer whose rows are kept. [B]"""
-    leg, strategy = case.plan.leg, case.plan.strategy
-    if leg is None:
+def _spare_leases(case: Case) -> Numeric:
+    """Rows that leased buffers hold beyond those at work, in every layer whose rows wait for the backward. [B]"""
+    strategy = case.plan.strategy
+    if not _symmetric(case) or strategy.expert_kernel != "separate":
         return 0.0
-    fixed = _symmetric(case) or strategy.sync_free
-    if not fixed or strategy.expert_kernel != "separate":
+    told = case.plan.machine.transports[strategy.transport]["capacity_factor"]
+    spare = np.maximum((strategy.capacity_factor or told) - case.plan.setting.exchanged_load, 0.0)
+    return spare * _rows(case) * _in_flight(case)
+
+
+def _spare_capacity(case: Case) -> Numeric:
+    """Rows that buffers of a capacity hold beyond those at work where the host knows no counts. [B]"""
+    strategy = case.plan.strategy
+    if not strategy.sync_free or strategy.capacity_factor is None:
         return 0.0
-    capacity = strategy.capacity_factor or case.plan.machine.transports[strategy.transport].get("capacity_factor", 1.0)
-    spare = np.maximum(capacity - case.plan.setting.exchanged_load, 0.0)
-    return spare * _rows(case) * (_in_flight(case) if _symmetric(case) else 1.0)
+    return np.maximum(strategy.capacity_factor - case.plan.setting.exchanged_load, 0.0) * _rows(case)
 
 
 def _expert_buffers(case: Case) -> Numeric:

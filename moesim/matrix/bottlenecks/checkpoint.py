@@ -48,13 +48,13 @@ def bound_axes(case: Case) -> Terms:
 
 
 def conversion(case: Case) -> Terms:
-    """Time in which a save and a load bring state into another form, each parameter once, shared by all ranks. [s]
+    """Time in which a save and a load bring state into another form, each parameter once, at the memory rate of one GPU. [s]
 
     Global keys flatten each tensor and match chunks; caches that are not saved are cast again. Conversion of files outside
     of the job is not counted.
     """
     plan = case.plan
-    rate = plan.machine.gpu.memory_bandwidth * plan.machine.num_gpus
+    rate = plan.machine.gpu.memory_bandwidth
     found: Terms = {}
     if case.choices.checkpoint == "global":
         found["flattened and matched"] = 2 * CHECKPOINT_BYTES * plan.model.stored_params / rate

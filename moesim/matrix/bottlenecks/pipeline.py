@@ -21,7 +21,7 @@ def bubbles(case: Case) -> Terms:
     """Share of the slots of the schedule in which a rank idles, and what waiting for hand-offs adds. [-]"""
     strategy = case.plan.strategy
     slots = idle_slots(case.plan.schedule, strategy.pp, case.plan.num_micro_batches, strategy.vpp, strategy.overlap_ep)
-    return {"slots of the schedule": slots, "pp": _hand_offs(case)}
+    return {"slots of the schedule": slots, "pp": lambda: _hand_offs(case)}
 
 
 @lru_cache(maxsize=256)

@@ -6,7 +6,7 @@ from moesim.base.numeric import Numeric
 from moesim.cost.update import owned_params
 from moesim.matrix.bottlenecks import Bottleneck, bottlenecks
 from moesim.matrix.case import Case, Terms
-from moesim.matrix.traffic import link_seconds, sent_share, state_messages
+from moesim.matrix.traffic import link_seconds_of, sent_share, state_messages
 from moesim.workload.sharding import RankParams
 
 SOURCE = "olmo-core-report"
@@ -87,7 +87,7 @@ bottlenecks.add(
         "B",
         state_sync,
         7,
-        tie=lambda case: {"dp": link_seconds(case)["dp"]},
+        ties=(link_seconds_of("dp"),),
     ),
     summary="Bytes that a rank sends for gradients and weights in a step, however often they go.",
     source=SOURCE,

@@ -6,7 +6,7 @@ from moesim.cost.stage import SM
 from moesim.matrix.bottlenecks import Bottleneck, bottlenecks
 from moesim.matrix.case import Case, Terms
 from moesim.matrix.counts import host_waits
-from moesim.matrix.traffic import all_bytes, crossing_bytes, expert_bytes, link_seconds
+from moesim.matrix.traffic import all_bytes, crossing_bytes, expert_bytes, expert_messages, link_seconds_of
 
 SOURCE = "olmo-core-report"
 COUNT_BYTES = 8.0
@@ -22,7 +22,7 @@ def dispatch_traffic(case: Case) -> Terms:
 
 def boundary_traffic(case: Case) -> Terms:
     """Activations and gradients sent over stage boundaries. [B]"""
-    return {"pp": all_bytes(case)["pp"]}
+    return {"pp": case.read(all_bytes)["pp"]}
 
 
 def host_traffic(case: Case) -> Terms:
@@ -48,7 +48,7 @@ def host_link(case: Case) -> Numeric:
 
 def inter_node_traffic(case: Case) -> Terms:
     """Bytes that leave the NVLink domain, by class. [B]"""
-    return crossing_bytes(case)
+    return case.read(crossing_bytes)
 
 
 bottlenecks.add(
@@ -59,7 +59,7 @@ bottlenecks.add(
         "B",
         dispatch_traffic,
         8,
-        tie=lambda case: {"ep": link_seconds(case)["ep"]},
+        ties=(expert_messages, link_seconds_of("ep")),
     ),
     summary="Token rows that leave a rank in dispatch and combine, forward, backward and repeated.",
     source=SOURCE,
@@ -72,7 +72,7 @@ bottlenecks.add(
         "B",
         boundary_traffic,
         9,
-        tie=lambda case: {"pp": link_seconds(case)["pp"]},
+        ties=(link_seconds_of("pp"),),
     ),
     summary="Activations and gradients that a rank sends over stage boundaries.",
     source=SOURCE,

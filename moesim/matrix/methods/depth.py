@@ -33,7 +33,7 @@ methods.add(
         "sequence and depth",
         8,
         (Pair("1F1B", INTERLEAVED, ONE_CHUNK), Pair("1F1B-V", INTERLEAVED, V_SHAPE, families=("activations",))),
-        SENDS,
+        (SENDS[0], Knob("sends beside the next chunk, which one chunk has not", on={"overlap_p2p": True})),
         classes=("pp",),
     ),
     summary="Two chunks a rank in a loop.",

@@ -14,7 +14,6 @@ methods.add(
         "execution",
         14,
         (Pair("split lists on the host", BOUNDED, {"sync_free": False}, LISTS),),
-        classes=("ep",),
     ),
     summary="Counts and offsets stay on the GPU, buffers have a capacity.",
     source=REPORT,
@@ -54,7 +53,7 @@ methods.add(
             Knob(
                 "sends beside the next chunk",
                 on={"overlap_p2p": True},
-                both={"pp": Own("pp", 4), "schedule": Own("schedule", "1f1b")},
+                both={"pp": Own("pp", 4), "schedule": "interleaved-1f1b", "vpp": 2},
             ),
         ),
         classes=("ep", "pp"),

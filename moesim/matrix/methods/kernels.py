@@ -53,6 +53,7 @@ methods.add(
         (
             Pair("the same in separate kernels", FUSED, FUSED | SEPARATE | {"tails": "touched"}, INSIDE),
             Pair("block all-to-all", FUSED, MXFP8 | SEPARATE | {"transport": "nccl-alltoall"}, INSIDE),
+            Pair("separate kernels in BF16", FUSED, BF16 | SEPARATE | ROWS, INSIDE, ("compute",)),
         ),
         (
             Knob("forward and backward"),
