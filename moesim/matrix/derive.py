@@ -149,7 +149,7 @@ def _sample(
     on_terms, off_terms = (_terms(case.read(row.read), kept, shape, legal) for case in (on, off))
     on_all, off_all = _sum(on_terms, legal), _sum(off_terms, legal)
     scale = None if row.scale is None else np.broadcast_to(row.scale(off), shape)[legal]
-    signs = compare(on_all, off_all, row.tolerance, scale)
+    signs = compare(on_all, off_all, scale)
     tie = None
     for reading in row.ties:
         if np.any(np.abs(signs) == 1):
@@ -157,12 +157,8 @@ def _sample(
         with_it, without = (
             _sum(_terms(case.read(reading), method.classes, shape, legal), legal) for case in (on, off)
         )
-        tie, signs = (with_it, without), compare(with_it, without, TIE_TOLERANCE)
+        tie, signs = (with_it, without), compare(with_it, without)
     return Sample(situation.name, on_all, off_all, signs, on_terms, off_terms, tie)
-
-
-TIE_TOLERANCE = 2e-2
-"""Relative change of link seconds that counts as none. [-]"""
 
 
 def _terms(terms: Terms, classes: Any, shape: tuple[int, ...], legal: NDArray[np.bool_]) -> dict[str, FloatArray]:

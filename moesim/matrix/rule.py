@@ -12,6 +12,8 @@ PLUS, MINUS, DEPENDS, BLANK = "+", "-", "△", ""
 SIGNS = (PLUS, MINUS, DEPENDS, BLANK)
 SHARE = 0.9
 """Scenarios that must agree before a sign is given; below what is left, nothing is. [-]"""
+TOLERANCE = 1e-3
+"""Relative change that counts as none. [-]"""
 SHOWN = {PLUS: "reduces", MINUS: "adds", DEPENDS: "depends", BLANK: "no direct effect"}
 
 
@@ -40,7 +42,7 @@ class Vote:
 
 
 def compare(
-    on: NDArray[np.float64], off: NDArray[np.float64], tolerance: float, scale: NDArray[np.float64] | None = None
+    on: NDArray[np.float64], off: NDArray[np.float64], scale: NDArray[np.float64] | None = None
 ) -> NDArray[np.int64]:
     """-1 where there is less with the method, 1 where there is more, 0 where nothing changes, 2 where there is nothing.
 
@@ -48,15 +50,13 @@ def compare(
     ----------
     on, off
         The quantity with and without, by scenario.
-    tolerance
-        Relative change that counts as none. [-]
     scale
         What a change is set against; left out, the larger of both.
     """
     larger = np.maximum(np.abs(on), np.abs(off))
     base = larger if scale is None else scale
     change = on - off
-    signs = np.where(change < -tolerance * base, -1, np.where(change > tolerance * base, 1, 0))
+    signs = np.where(change < -TOLERANCE * base, -1, np.where(change > TOLERANCE * base, 1, 0))
     return np.where(larger <= 0, 2, signs)
 
 

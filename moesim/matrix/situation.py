@@ -19,6 +19,7 @@ from moesim.matrix.choices import CHOICES, Choices
 from moesim.matrix.placing import arbitrary_order
 from moesim.problem import Problem
 from moesim.rules import Candidate
+from moesim.workload.stages import FIRST_LARGER
 from moesim.workload.strategy import DEGREES, OFF, Strategy
 
 
@@ -129,7 +130,10 @@ class Situation:
         candidate = replace(problem.candidate(strategy), global_batch=batch)
         mask = np.broadcast_to(legal_mask(_whole_batches(candidate)), strategy.shape)
         first = _column(strategy, int(np.argmax(mask))) if mask.ndim else strategy
-        if not mask.any() or _broken(candidate, first, int(micro_batches)):
+        if mask.any() and _names_broken(candidate, first, int(micro_batches)) == {"layers-per-stage"}:
+            strategy, first = strategy.replace(layout=FIRST_LARGER), first.replace(layout=FIRST_LARGER)
+            candidate = replace(candidate, strategy=strategy)
+        if not mask.any() or _names_broken(candidate, first, int(micro_batches)):
             return None
         key = (strategy_key(strategy), gpus, choices.rank_order, int(micro_batches))
         if key not in self._steps:
@@ -168,10 +172,11 @@ def _whole_batches(candidate: Candidate) -> Candidate:
     return replace(candidate, global_batch=int(np.lcm.reduce(np.ravel(np.maximum(whole, 1)).astype(int))))
 
 
-def _broken(candidate: Candidate, strategy: Strategy, micro_batches: int) -> bool:
+def _names_broken(candidate: Candidate, strategy: Strategy, micro_batches: int) -> set[str]:
+    """Rules that one column breaks."""
     one = replace(candidate, strategy=strategy)
     batch = int(round(micro_batches * float(one.mesh.dp * strategy.micro_batch)))
-    return bool(violations(replace(one, global_batch=batch)))
+    return {broken.violation.rule for broken in violations(replace(one, global_batch=batch))}
 
 
 def _column(strategy: Strategy, index: int) -> Strategy:

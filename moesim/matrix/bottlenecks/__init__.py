@@ -12,10 +12,6 @@ from moesim.matrix.case import Case, Terms
 FAMILIES = ("state", "activations", "traffic", "layout", "compute", "host", "pipeline", "waiting", "checkpoint")
 """Kinds of cost, in the order of the rows."""
 
-EXACT, TIMES = 1e-3, 2e-2
-"""Relative change that counts as none: of bytes and counts, and of seconds. [-]"""
-
-
 @dataclass(frozen=True)
 class Bottleneck:
     """A row of the matrix.
@@ -32,8 +28,6 @@ class Bottleneck:
         The quantity by its terms, which add up to it.
     place
         Row, from the top.
-    tolerance
-        Relative change that counts as none. [-]
     by_class
         Terms are classes of traffic: of those, only what the method makes or changes itself counts.
     absent
@@ -53,7 +47,6 @@ class Bottleneck:
     unit: str
     read: Callable[[Case], Terms]
     place: int
-    tolerance: float = EXACT
     by_class: bool = False
     absent: str = "same"
     scale: Callable[[Case], Numeric] | None = None

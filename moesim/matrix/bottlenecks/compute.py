@@ -3,7 +3,7 @@
 import numpy as np
 
 from moesim.base.numeric import Numeric
-from moesim.matrix.bottlenecks import TIMES, Bottleneck, bottlenecks
+from moesim.matrix.bottlenecks import Bottleneck, bottlenecks
 from moesim.matrix.bottlenecks.waiting import stretched_seconds
 from moesim.matrix.bottlenecks.layout import multiplied_rows, real_share
 from moesim.matrix.case import AGAIN, Case, Terms
@@ -76,13 +76,13 @@ def quantization(case: Case) -> Terms:
 
 bottlenecks.add(
     "small-gemms",
-    Bottleneck("Small/irregular expert GEMMs", "compute", "-", small_products, 14, TIMES, routing="any"),
+    Bottleneck("Small/irregular expert GEMMs", "compute", "-", small_products, 14, routing="any"),
     summary="Time of the experts' products, casts of their operands included, over the time at the BF16 peak.",
     source=SOURCE,
 )
 bottlenecks.add(
     "compute-throughput",
-    Bottleneck("Model compute throughput", "compute", "-", model_kernels, 15, TIMES, routing="any"),
+    Bottleneck("Model compute throughput", "compute", "-", model_kernels, 15, routing="any"),
     summary="Time of the model's kernels for its useful FLOPs, repeated and slowed ones included, over that at the peak.",
     source=SOURCE,
 )
@@ -94,7 +94,7 @@ bottlenecks.add(
 )
 bottlenecks.add(
     "quantization",
-    Bottleneck("Quantization/swizzle overhead", "compute", "s", quantization, 17, TIMES),
+    Bottleneck("Quantization/swizzle overhead", "compute", "s", quantization, 17),
     summary="Time of kernels that cast values or rearrange their scales.",
     source=SOURCE,
 )

@@ -3,7 +3,7 @@
 import numpy as np
 
 from moesim.base.numeric import Numeric
-from moesim.matrix.bottlenecks import TIMES, Bottleneck, bottlenecks
+from moesim.matrix.bottlenecks import Bottleneck, bottlenecks
 from moesim.matrix.case import AGAIN, Case, Terms
 from moesim.workload.fusions.permute import PASSES
 from moesim.workload.ops import Gemm, Traffic
@@ -99,7 +99,7 @@ bottlenecks.add(
 )
 bottlenecks.add(
     "padding",
-    Bottleneck("Padding and wasted expert FLOPs", "layout", "-", padding, 13, TIMES, routing="any", scale=lambda _: 1.0),
+    Bottleneck("Padding and wasted expert FLOPs", "layout", "-", padding, 13, routing="any", scale=lambda _: 1.0),
     summary="Expert FLOPs on rows that no token has, over those on rows of tokens.",
     source=SOURCE,
 )

@@ -5,7 +5,7 @@ from functools import lru_cache
 import numpy as np
 
 from moesim.base.numeric import Numeric
-from moesim.matrix.bottlenecks import TIMES, Bottleneck, bottlenecks
+from moesim.matrix.bottlenecks import Bottleneck, bottlenecks
 from moesim.matrix.case import Case, Terms
 from moesim.timeline.run import run
 from moesim.timeline.schedule import Schedule
@@ -70,7 +70,7 @@ bottlenecks.add(
 )
 bottlenecks.add(
     "load-imbalance",
-    Bottleneck("Expert/stage load imbalance", "pipeline", "-", load_imbalance, 22, TIMES, routing="skewed"),
+    Bottleneck("Expert/stage load imbalance", "pipeline", "-", load_imbalance, 22, routing="skewed"),
     summary="Hottest expert rank and busiest pipeline rank over the mean, less one.",
     source=SOURCE,
 )

@@ -9,7 +9,7 @@ from moesim.base.numeric import Numeric
 from moesim.cost.offload import offloaded_bytes, stall
 from moesim.cost.replication import messages_time, stage_messages
 from moesim.cost.transports import leg_time
-from moesim.matrix.bottlenecks import TIMES, Bottleneck, bottlenecks
+from moesim.matrix.bottlenecks import Bottleneck, bottlenecks
 from moesim.matrix.case import Case, Terms
 from moesim.matrix.traffic import CLASSES
 from moesim.workload.ops import FusedExperts
@@ -33,15 +33,15 @@ def _class_exposed(case: Case, name: str) -> Numeric:
 
 
 def _kept_reduction(case: Case) -> Numeric:
-    """What an all-reduce takes longer than the reduce-scatter in its place, for the stages of a rank. [s]"""
+    """What an all-reduce takes longer than the reduce-scatter in its place, on the pipeline rank that loses most. [s]"""
     plan = case.plan
-    total: Numeric = 0.0
-    for stage in range(len(plan.stages)):
-        messages = stage_messages(plan, stage)
-        kept = tuple(replace(one, collective="all-reduce") for one in messages if one.collective == "reduce-scatter")
-        total = total + messages_time(plan, kept)
-        total = total - messages_time(plan, tuple(one for one in messages if one.collective == "reduce-scatter"))
-    return np.maximum(total, 0.0) / case.ranks
+    ranks = plan.schedule.stage_rank(plan.strategy.pp, plan.strategy.vpp)
+    longer: dict[int, Numeric] = dict.fromkeys(ranks, 0.0)
+    for stage, rank in enumerate(ranks):
+        scattered = tuple(one for one in stage_messages(plan, stage) if one.collective == "reduce-scatter")
+        kept = tuple(replace(one, collective="all-reduce") for one in scattered)
+        longer[rank] = longer[rank] + messages_time(plan, kept) - messages_time(plan, scattered)
+    return np.maximum(np.max([np.broadcast_to(one, plan.shape) for one in longer.values()], axis=0), 0.0)
 
 
 def _copies_exposed(case: Case) -> Numeric:
@@ -135,13 +135,13 @@ def contention(case: Case) -> Terms:
 
 bottlenecks.add(
     "exposed-communication",
-    Bottleneck("Exposed communication", "waiting", "s", exposed, 23, TIMES, by_class=True),
+    Bottleneck("Exposed communication", "waiting", "s", exposed, 23, by_class=True),
     summary="Time by which the step gets shorter without the communication that the method makes or changes.",
     source=SOURCE,
 )
 bottlenecks.add(
     "contention",
-    Bottleneck("Communication-compute contention", "waiting", "s", contention, 24, TIMES, by_class=True),
+    Bottleneck("Communication-compute contention", "waiting", "s", contention, 24, by_class=True),
     summary="Kernel time lost to messages and copies that run beside.",
     source=SOURCE,
 )

@@ -52,7 +52,7 @@ methods.add(
                 INTERLEAVED,
                 families=tuple(family for family in FAMILIES if family != "host"),
             ),
-            Pair("1F1B", V_SHAPE, ONE_CHUNK, families=("host",)),
+            Pair("1F1B", V_SHAPE, ONE_CHUNK, families=("host", "traffic")),
         ),
         SENDS,
         classes=("pp",),
