@@ -21,6 +21,7 @@ import moesim.cli.estimate as estimate
 import moesim.cli.explain as explain
 import moesim.cli.fabric as fabric
 import moesim.cli.kernel as kernel
+import moesim.cli.matrix as matrix
 import moesim.cli.place as place
 import moesim.cli.roofline as roofline
 import moesim.cli.schedule as schedule
@@ -43,6 +44,7 @@ app.command("checkpoint", help=checkpoint.HELP)(checkpoint.command)
 app.command("diagnose", help=diagnose.HELP)(diagnose.command)
 app.command("explain", help=explain.HELP)(explain.command)
 app.add_typer(fabric.app, name="fabric")
+app.command("matrix", help=matrix.HELP)(matrix.command)
 app.command("place", help=place.HELP)(place.command)
 app.command("schedule", help=schedule.HELP)(schedule.command)
 app.command("specs", help=specs.HELP)(specs.command)

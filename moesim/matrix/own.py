@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 
 from moesim.base.errors import SpecError
@@ -32,4 +30,4 @@ def own_situations(problem: Problem) -> list[Situation]:
     if problem.model.moe is None:
         return [even]
     hot = strategy if uneven else strategy.replace(routing=SKEW, rank_imbalance=1.0)
-    return [even, replace(even, name=f"{problem.name}, {hot.routing} experts", strategy=hot, skewed=True)]
+    return [even, Situation(f"{problem.name}, {hot.routing} experts", problem, hot, count, skewed=True)]

@@ -63,8 +63,8 @@ class Situation:
     strategy: Strategy
     micro_batches: int
     skewed: bool = False
-    _known: dict[tuple[Any, ...], tuple[Case, NDArray[np.bool_]] | None] = field(default_factory=dict, repr=False)
-    _steps: dict[tuple[Any, ...], Step] = field(default_factory=dict, repr=False)
+    _known: dict[tuple[Any, ...], tuple[Case, NDArray[np.bool_]] | None] = field(default_factory=dict, repr=False, init=False)
+    _steps: dict[tuple[Any, ...], Step] = field(default_factory=dict, repr=False, init=False)
 
     @property
     def columns(self) -> int:

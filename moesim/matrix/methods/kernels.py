@@ -8,7 +8,7 @@ ROWS = {"transport": "nvshmem-rowwise"}
 MXFP8 = {"precision": "mxfp8", "fp8_params": True}
 BF16 = {"precision": "bf16", "fp8_params": False, "dispatch_precision": "bf16"}
 CAPACITY = {"capacity_factor": 1.25, "capacity_per": BySkew("rank", "expert")}
-INSIDE = {"ep": Formula("min(max(ep, 2), domain)")}
+INSIDE = {"ep": Formula("min(max(ep, 2), domain)"), "etp": 1, "recompute": ()}
 
 methods.add(
     "grouped-gemm",

@@ -5,6 +5,7 @@ from moesim.matrix.methods import Knob, Method, Pair, methods
 from moesim.matrix.situation import Formula
 
 REPORT = "olmo-core-report"
+WHOLE_WEIGHTS = {"overlap_param_gather": False, "reshard_after_forward": True, "optimizer_offload": 0.0}
 LAYOUT_FILES = Knob("files of each rank's layout", both={"checkpoint": "layout"})
 GLOBAL_FILES = Knob("files by global keys")
 WHOLE_FILES = Knob("whole tensors in a file", both={"checkpoint": "layout", "writer": "whole"})
@@ -16,12 +17,12 @@ methods.add(
         "state",
         1,
         (
-            Pair("FSDP", {"dp_sharding": "ddp"}, {"dp_sharding": "fsdp"}, families=("state",)),
+            Pair("FSDP", {"dp_sharding": "ddp"}, {"dp_sharding": "fsdp"}, WHOLE_WEIGHTS, families=("state",)),
             Pair(
                 "one replica that does the same work",
                 {"dp_sharding": "ddp"},
                 {"dp_sharding": "ddp", "num_gpus": Formula("tp * cp * pp")},
-                both={"ep": 1},
+                both=WHOLE_WEIGHTS | {"ep": 1, "etp": 1},
                 families=tuple(family for family in FAMILIES if family != "state"),
             ),
         ),
@@ -36,7 +37,7 @@ methods.add(
         "FSDP",
         "state",
         2,
-        (Pair("DDP", {"dp_sharding": "fsdp"}, {"dp_sharding": "ddp"}),),
+        (Pair("DDP", {"dp_sharding": "fsdp"}, {"dp_sharding": "ddp"}, WHOLE_WEIGHTS),),
         (GLOBAL_FILES, LAYOUT_FILES),
         classes=("dp",),
     ),
@@ -49,7 +50,7 @@ methods.add(
         "Dist Opt",
         "state",
         3,
-        (Pair("DDP", {"dp_sharding": "zero1", "reduction": "all-reduce"}, {"dp_sharding": "ddp"}),),
+        (Pair("DDP", {"dp_sharding": "zero1", "reduction": "all-reduce"}, {"dp_sharding": "ddp"}, WHOLE_WEIGHTS),),
         (Knob("weights in BF16"), Knob("weights in MXFP8 caches", both={"precision": "mxfp8", "fp8_params": True})),
         classes=("dp",),
     ),
