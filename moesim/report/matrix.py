@@ -42,9 +42,16 @@ def size_of(cell: Cell) -> str:
         return ""
     changed = _changed(cell)
     if not len(changed):
-        return "new"
+        return _new(cell)
     low, middle, high = (float(value) for value in np.quantile(changed, (0.1, 0.5, 0.9)))
     return f"x{low:.2g}-{high:.2g}" if cell.sign == DEPENDS and high > low * 1.01 else f"x{middle:.2g}"
+
+
+def _new(cell: Cell) -> str:
+    """What a method adds where there was nothing: the median."""
+    samples = [sample for one in cell.against for way in one.ways for sample in way.samples]
+    added = np.concatenate([*(sample.on[sample.on > 0] for sample in samples), np.zeros(0)])
+    return "+" + quantity(float(np.median(added)), bottlenecks.get(cell.bottleneck).unit) if len(added) else "new"
 
 
 def _changed(cell: Cell) -> FloatArray:
@@ -94,7 +101,7 @@ def _text(cell: Cell, size: bool) -> Text:
 
 
 def _sizes_note() -> str:
-    return "quantity with the method over without, median; x0.1-10: where it depends, 10 % to 90 %; new: none without"
+    return "quantity with the method over without, median; x0.1-10: where it depends, 10 % to 90 %; +1 GB: none without"
 
 
 def _about(found: Answer) -> str:

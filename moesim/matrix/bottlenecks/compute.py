@@ -54,7 +54,7 @@ def model_kernels(case: Case) -> Terms:
         name = "repeated" if op.name.endswith(AGAIN) else op.category
         rows = multiplied_rows(case) if op.category == "grouped_gemm" else 1.0
         found[name] = found.get(name, 0.0) + times * rows * priced.seconds
-    found["lost beside messages and copies"] = sum(stretched_seconds(case).values(), 0.0)
+    found |= case.read(stretched_seconds)  # lost beside messages and copies, by their class
     ideal = _model_flop(case) / case.plan.machine.gpu.bf16_flop_rate
     return {name: seconds / ideal for name, seconds in found.items()}
 
@@ -82,7 +82,7 @@ bottlenecks.add(
 )
 bottlenecks.add(
     "compute-throughput",
-    Bottleneck("Model compute throughput", "compute", "-", model_kernels, 15, routing="any"),
+    Bottleneck("Model compute throughput", "compute", "-", model_kernels, 15, by_class=True, routing="any"),
     summary="Time of the model's kernels for its useful FLOPs, repeated and slowed ones included, over that at the peak.",
     source=SOURCE,
 )
