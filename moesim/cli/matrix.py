@@ -23,7 +23,8 @@ NAMES = "NAME[,NAME]"
 
 def command(
     scenario: Annotated[
-        str | None, typer.Option("--scenario", metavar="SCENARIO", help="A scenario file, or the name of a shipped one.")
+        str | None,
+        typer.Option("--scenario", metavar="SCENARIO", help="A scenario file, or the name of a shipped one."),
     ] = None,
     changes: grammar.SetOption = None,
     methods: Annotated[str | None, typer.Option("--methods", metavar=NAMES, help="Columns to derive.")] = None,

@@ -10,7 +10,8 @@ import numpy as np
 
 from moesim.matrix import published
 from moesim.matrix.bottlenecks import bottlenecks
-from moesim.matrix.derive import Cell, Matrix, derive
+from moesim.matrix.cells import Cell, Matrix
+from moesim.matrix.derive import derive
 from moesim.matrix.methods import methods
 from moesim.matrix.situation import Situation
 

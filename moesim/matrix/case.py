@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from moesim.base.numeric import Numeric
 from moesim.cost.blocks import Blocks, PricedBlock, chunk_blocks, price_blocks
+from moesim.cost.machine import Machine
 from moesim.cost.memory import RankMemory, rank_memory
 from moesim.cost.pipeline import boundary_time, step_times
-from moesim.cost.machine import Machine
 from moesim.cost.plan import Plan
 from moesim.cost.stage import PricedOp
 from moesim.cost.transports.deduplicated import Deduplicated

@@ -36,7 +36,9 @@ def host_waits(case: Case) -> Numeric:
     that reads offsets on the host, and of a persistent kernel that does; a captured graph holds none.
     """
     total = _list_waits(case)
-    total = total + sum((n for one, n in case.ops() if one.op.host_sync and not isinstance(one.op.work, ExpertLeg)), 0.0)
+    total = total + sum(
+        (n for one, n in case.ops() if one.op.host_sync and not isinstance(one.op.work, ExpertLeg)), 0.0
+    )
     if case.choices.offsets == "host" or case.choices.metadata == "host":
         total = total + _routed_passes(case)
     return total * (not case.captured)

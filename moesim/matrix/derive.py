@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,85 +10,14 @@ from numpy.typing import NDArray
 
 from moesim.matrix.bottlenecks import Bottleneck, asked, bottlenecks, rows
 from moesim.matrix.case import Case, Terms
+from moesim.matrix.cells import Cell, FloatArray, Matrix, Sample, decided
 from moesim.matrix.methods import Knob, Method, Pair, columns, methods
-from moesim.matrix.rule import BLANK, Vote, compare, of_pairs, of_ways, vote
+from moesim.matrix.rule import compare
 from moesim.matrix.situation import Situation
+from moesim.matrix.traffic import CLASSES
 
-FloatArray = NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class Sample:
-    """A quantity with and without a method in the scenarios of one situation.
-
-    ``signs`` as :func:`moesim.matrix.rule.compare` gives them; terms by name. Of ``legal`` scenarios only.
-    """
-
-    situation: str
-    on: FloatArray
-    off: FloatArray
-    signs: NDArray[np.int64]
-    on_terms: dict[str, FloatArray]
-    off_terms: dict[str, FloatArray]
-    tie: tuple[FloatArray, FloatArray] | None = None
-
-
-@dataclass(frozen=True)
-class Way:
-    """One way to have a method, against one thing."""
-
-    knob: str
-    vote: Vote
-    samples: tuple[Sample, ...]
-
-
-@dataclass(frozen=True)
-class Against:
-    """A method against one thing, in all ways."""
-
-    against: str
-    sign: str
-    ways: tuple[Way, ...]
-
-
-@dataclass(frozen=True)
-class Cell:
-    """What a method does to a bottleneck: the sign, and all that it follows from."""
-
-    method: str
-    bottleneck: str
-    sign: str
-    against: tuple[Against, ...]
-
-    @property
-    def ratios(self) -> FloatArray:
-        """With over without in all scenarios that count and have any without. [-]"""
-        found = [
-            sample.on[sample.off > 0] / sample.off[sample.off > 0]
-            for one in self.against
-            for way in one.ways
-            for sample in way.samples
-        ]
-        return np.concatenate([*found, np.zeros(0)])
-
-    @property
-    def possible(self) -> bool:
-        """Whether any scenario could have the method."""
-        return any(way.samples for one in self.against for way in one.ways)
-
-
-@dataclass(frozen=True)
-class Matrix:
-    """Cells by method and bottleneck, in the order of the report."""
-
-    methods: tuple[str, ...]
-    bottlenecks: tuple[str, ...]
-    cells: dict[tuple[str, str], Cell]
-    scenarios: int
-
-    def sign(self, method: str, bottleneck: str) -> str:
-        """Sign of a cell."""
-        return self.cells[method, bottleneck].sign
+OWN = (*CLASSES, "pcie")
+"""Terms that count only where the method makes or changes their class of traffic."""
 
 
 def derive(
@@ -107,23 +35,21 @@ def derive(
 
 def _column(name: str, names: Sequence[str], situations: Sequence[Situation]) -> list[Cell]:
     method = methods.get(name)
-    found: dict[str, list[Against]] = {row: [] for row in names}
+    told: dict[str, list[tuple[str, list[tuple[str, list[Sample]]]]]] = {row: [] for row in names}
+    able = [one for one in situations if one.holds(method.needs)]
     for pair in method.pairs:
         answered = [row for row in names if not pair.families or bottlenecks.get(row).family in pair.families]
-        samples: dict[tuple[str, str], list[Sample]] = {(knob.name, row): [] for knob in method.knobs for row in answered}
+        for row in answered:
+            told[row].append((pair.against, []))
         for knob in method.knobs:
-            for situation in (one for one in situations if one.holds(method.needs)):
+            samples: dict[str, list[Sample]] = {row: [] for row in answered}
+            for situation in able:
                 wanted = [row for row in answered if asked(bottlenecks.get(row), situation.skewed)]
                 for row, sample in _samples(method, pair, knob, situation, wanted):
-                    samples[knob.name, row].append(sample)
-        for row in answered:
-            ways = tuple(
-                Way(knob.name, vote((one.signs for one in several), BLANK if bottlenecks.get(row).absent == "same" else None), tuple(several))
-                for knob in method.knobs
-                if (several := samples[knob.name, row]) or len(method.knobs) == 1
-            )
-            found[row].append(Against(pair.against, of_ways(way.vote for way in ways), ways))
-    return [Cell(name, row, of_pairs(one.sign for one in several), tuple(several)) for row, several in found.items()]
+                    samples[row].append(sample)
+            for row in answered:
+                told[row][-1][1].append((knob.name, samples[row]))
+    return [decided(name, row, several) for row, several in told.items()]
 
 
 def _samples(
@@ -136,9 +62,7 @@ def _samples(
     legal = np.broadcast_to(with_it[1] & without[1], situation.strategy.shape)
     if not legal.any():
         return []
-    return [
-        (row, _sample(method, bottlenecks.get(row), situation, with_it[0], without[0], legal)) for row in names
-    ]
+    return [(row, _sample(method, bottlenecks.get(row), situation, with_it[0], without[0], legal)) for row in names]
 
 
 def _sample(
@@ -154,22 +78,14 @@ def _sample(
     for reading in row.ties:
         if np.any(np.abs(signs) == 1):
             break
-        with_it, without = (
-            _sum(_terms(case.read(reading), method.classes, shape, legal), legal) for case in (on, off)
-        )
+        with_it, without = (_sum(_terms(case.read(reading), method.classes, shape, legal), legal) for case in (on, off))
         tie, signs = (with_it, without), compare(with_it, without)
     return Sample(situation.name, on_all, off_all, signs, on_terms, off_terms, tie)
 
 
 def _terms(terms: Terms, classes: Any, shape: tuple[int, ...], legal: NDArray[np.bool_]) -> dict[str, FloatArray]:
     """Terms that count, one entry for each legal scenario: of classes of traffic only the method's own."""
-    from moesim.matrix.traffic import CLASSES
-
-    own = {
-        name: value
-        for name, value in terms.items()
-        if classes is None or name in classes or name not in (*CLASSES, "pcie")
-    }
+    own = {name: value for name, value in terms.items() if classes is None or name in classes or name not in OWN}
     plain = {name: value() if callable(value) else value for name, value in own.items()}
     return {name: np.broadcast_to(np.asarray(value, dtype=float), shape)[legal] for name, value in plain.items()}
 

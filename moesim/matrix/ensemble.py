@@ -30,7 +30,7 @@ COLUMNS: Mapping[str, tuple[int, ...]] = {"ep": (8, 32), "micro_batch": (2, 4, 8
 SEQUENCE = 4096
 SKEW = "zipf:0.5"
 """Popularity of the experts where some are hotter than others."""
-BASE = {
+BASE: Mapping[str, Any] = {
     "dp_sharding": "ddp",
     "transport": "nvshmem-rowwise",
     "layout": "first-stages-larger",
@@ -95,7 +95,9 @@ def _situation(index: int, values: Mapping[str, Any], problem: Problem, skewed: 
         f"{machine.num_gpus} GPUs of {values['node']}, pp {pp}"
     )
     changed = replace(problem, model=_model(values), machine=machine, sequence_length=SEQUENCE)
-    return Situation(name, changed, strategy, values["micro_batches"] * pp if pp > 1 else 8 * values["micro_batches"], skewed)
+    return Situation(
+        name, changed, strategy, values["micro_batches"] * pp if pp > 1 else 8 * values["micro_batches"], skewed
+    )
 
 
 def _model(values: Mapping[str, Any]) -> Model:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from moesim.base.errors import SpecError
 from moesim.matrix.bottlenecks import bottlenecks
-from moesim.matrix.derive import Matrix
+from moesim.matrix.cells import Matrix
 from moesim.matrix.methods import methods
 from moesim.matrix.rule import BLANK, MINUS, PLUS, SIGNS
 from moesim.spec.library import root
@@ -32,7 +32,9 @@ def read(path: Path | None = None) -> dict[tuple[str, str], str]:
             table = list(csv.DictReader(lines))
     except OSError as error:
         raise SpecError.single(str(path), "", f"cannot be read: {error.strerror}", "the published matrix") from None
-    found = {(method, row["bottleneck"]): sign for row in table for method, sign in row.items() if method != "bottleneck"}
+    found = {
+        (method, row["bottleneck"]): sign for row in table for method, sign in row.items() if method != "bottleneck"
+    }
     wrong = sorted({sign for sign in found.values() if sign not in SIGNS})
     if wrong:
         raise SpecError.single(str(path), "", f"has the signs {', '.join(wrong)}", f"only {' '.join(SIGNS)}or nothing")

@@ -12,13 +12,14 @@ from numpy.typing import NDArray
 from moesim.base.expression import Expression
 from moesim.base.numeric import Numeric
 from moesim.constraints import legal_mask, stages, violations
-from moesim.cost.plan import Plan
 from moesim.cost.machine import Machine
+from moesim.cost.plan import Plan
 from moesim.matrix.case import Case, Step
 from moesim.matrix.choices import CHOICES, Choices
 from moesim.matrix.placing import arbitrary_order
 from moesim.problem import Problem
 from moesim.rules import Candidate
+from moesim.spec.software import SoftwareSpec
 from moesim.workload.stages import FIRST_LARGER
 from moesim.workload.strategy import DEGREES, OFF, Strategy
 
@@ -47,7 +48,7 @@ class BySkew:
 
 
 Changes = Mapping[str, Any]
-"""Fields of a strategy or of :class:`Choices`, ``num_gpus`` or ``batch``, with what they become."""
+"""Fields of a strategy or of :class:`Choices`, or ``num_gpus``, with what they become."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,7 +64,9 @@ class Situation:
     strategy: Strategy
     micro_batches: int
     skewed: bool = False
-    _known: dict[tuple[Any, ...], tuple[Case, NDArray[np.bool_]] | None] = field(default_factory=dict, repr=False, init=False)
+    _known: dict[tuple[Any, ...], tuple[Case, NDArray[np.bool_]] | None] = field(
+        default_factory=dict, repr=False, init=False
+    )
     _steps: dict[tuple[Any, ...], Step] = field(default_factory=dict, repr=False, init=False)
 
     @property
@@ -118,15 +121,11 @@ class Situation:
         gpus = int(np.max(changes.get("num_gpus", machine.num_gpus)))
         if gpus != machine.num_gpus:
             machine = replace(machine, num_gpus=gpus)
-        scale = self._share(strategy, gpus) if changes.get("batch", "same") == "same" else 1.0
-        micro_batches = self.micro_batches * scale
+        micro_batches = self.micro_batches * self._share(strategy, gpus)
         if micro_batches < 1 or micro_batches % 1:
             return None
-        software = self.problem.software.model_copy(update={"rules": ()})
-        problem = replace(self.problem, machine=machine, software=software)
-        if choices.rank_order == "arbitrary":
-            machine = arbitrary_order(machine, problem.candidate(strategy).mesh)
-        batch = int(round(micro_batches * float(np.max(_replicas(strategy, gpus) * strategy.micro_batch))))
+        problem = replace(self.problem, machine=machine, software=self._software)
+        batch = round(micro_batches * float(np.max(_replicas(strategy, gpus) * strategy.micro_batch)))
         candidate = replace(problem.candidate(strategy), global_batch=batch)
         mask = np.broadcast_to(legal_mask(_whole_batches(candidate)), strategy.shape)
         first = _column(strategy, int(np.argmax(mask))) if mask.ndim else strategy
@@ -135,10 +134,19 @@ class Situation:
             candidate = replace(candidate, strategy=strategy)
         if not mask.any() or _names_broken(candidate, first, int(micro_batches)):
             return None
+        strategy = _legal_columns(strategy, mask)
+        candidate = replace(candidate, strategy=strategy)
+        if choices.rank_order == "arbitrary":
+            machine = arbitrary_order(machine, candidate.mesh)
         key = (strategy_key(strategy), gpus, choices.rank_order, int(micro_batches))
         if key not in self._steps:
             self._steps[key] = Step(self._plan(strategy, machine, candidate, int(micro_batches)))
         return Case(self._steps[key], choices), mask
+
+    @property
+    def _software(self) -> SoftwareSpec:
+        """The software without what it refuses: a method is tried where it is possible, not where it is on offer."""
+        return self.problem.software.model_copy(update={"rules": ()})
 
     def _plan(self, strategy: Strategy, machine: Machine, candidate: Candidate, micro_batches: int) -> Plan:
         return Plan(
@@ -148,7 +156,7 @@ class Situation:
             stages(candidate),
             self.problem.sequence_length,
             micro_batches,
-            0,
+            extra_warmup(self.problem.software) if strategy.overlap_ep else 0,
             strategy.shape,
             documents=self.problem.documents,
         )
@@ -175,7 +183,7 @@ def _whole_batches(candidate: Candidate) -> Candidate:
 def _names_broken(candidate: Candidate, strategy: Strategy, micro_batches: int) -> set[str]:
     """Rules that one column breaks."""
     one = replace(candidate, strategy=strategy)
-    batch = int(round(micro_batches * float(one.mesh.dp * strategy.micro_batch)))
+    batch = round(micro_batches * float(one.mesh.dp * strategy.micro_batch))
     return {broken.violation.rule for broken in violations(replace(one, global_batch=batch))}
 
 
@@ -187,6 +195,21 @@ def _column(strategy: Strategy, index: int) -> Strategy:
         if isinstance(value := getattr(strategy, name), np.ndarray)
     }
     return strategy.replace(**{name: int(value) if value == int(value) else value for name, value in degrees.items()})
+
+
+def _legal_columns(strategy: Strategy, mask: NDArray[np.bool_]) -> Strategy:
+    """The strategy with the first legal column in place of those that are not: nothing reads them."""
+    if mask.all() or not mask.ndim:
+        return strategy
+    index = np.where(mask, np.arange(len(mask)), int(np.argmax(mask)))
+    whole = {name: np.broadcast_to(getattr(strategy, name), mask.shape)[index] for name in DEGREES}
+    return strategy.replace(**{name: whole[name] for name in DEGREES if np.ndim(getattr(strategy, name))})
+
+
+def extra_warmup(software: SoftwareSpec) -> int:
+    """Forwards that the software issues early where it merges pairs. [-]"""
+    told = software.constants.get("overlap_ep_extra_warmup")
+    return int(told.value) if told else 0
 
 
 def _plain(value: Any) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
@@ -29,7 +30,11 @@ def crossing_share(collective: str, group: Group) -> Numeric:
     """Bytes that leave the NVLink domain of a rank over the size of a message; rings cross once a domain. [-]"""
     size, per_node = group.size, group.per_node
     if collective in ("all-to-all", "send-recv"):
-        return (size - per_node) / np.maximum(size, 1.0) if collective == "all-to-all" else np.greater(size, per_node) * 1.0
+        return (
+            (size - per_node) / np.maximum(size, 1.0)
+            if collective == "all-to-all"
+            else np.greater(size, per_node) * 1.0
+        )
     share = (2.0 if collective == "all-reduce" else 1.0) * (size - 1) / size / per_node
     return np.where(size > per_node, share, 0.0)
 
@@ -60,20 +65,33 @@ def expert_crossing(case: Case) -> Numeric:
 
 
 def state_messages(case: Case) -> Iterator[tuple[Message, float]]:
-    """Messages about training state, with how often a rank has each in a step."""
+    """Messages about training state of a step: those of a kind in one, as bytes add up."""
+    for key, size in case.read(_state_sizes).items():
+        collective, axis = key.split(" over ")
+        yield Message(collective, axis, size), 1.0
+
+
+def _state_sizes(case: Case) -> Terms:
+    """Sizes of the messages about training state by collective and axis, on average over the pipeline ranks. [B]"""
+    plan, sharding = case.plan, case.plan.sharding
+    found: Terms = {}
+
+    def add(message: Message, times: float) -> None:
+        key = f"{message.collective} over {message.axis}"
+        found[key] = found.get(key, 0.0) + times * message.size
+
     for priced, times in case.ops():
         if isinstance(priced.op.work, Message) and priced.op.category == "dp":
-            yield priced.op.work, times
-    plan, share = case.plan, 1 / case.ranks
-    sharding = plan.sharding
-    for stage in range(len(plan.stages)):
+            add(priced.op.work, times)
+    kept = case.choices.reduction == "all-reduce"
+    for stage, params in enumerate(plan.trained):
         for message in stage_messages(plan, stage):
-            if case.choices.reduction == "all-reduce" and message.collective == "reduce-scatter":
-                message = Message("all-reduce", message.axis, message.size)
-            yield message, share
+            summed = kept and message.collective == "reduce-scatter"
+            add(replace(message, collective="all-reduce") if summed else message, 1 / case.ranks)
         if sharding.optimizer and not sharding.weights:
-            for message in gather_messages(plan, plan.trained[stage]):
-                yield message, share
+            for message in gather_messages(plan, params):
+                add(message, 1 / case.ranks)
+    return found
 
 
 def messages(case: Case, category: str) -> Iterator[tuple[Message, float]]:
@@ -105,7 +123,10 @@ def crossing_bytes(case: Case) -> Terms:
     found: Terms = {"ep": expert_crossing(case)}
     for name, several in (("tp", messages(case, "tp")), ("cp", messages(case, "cp")), ("dp", state_messages(case))):
         found[name] = sum(
-            (n * one.size * crossing_share(one.collective, plan.machine.group(plan.mesh, one.axis)) for one, n in several),
+            (
+                n * one.size * crossing_share(one.collective, plan.machine.group(plan.mesh, one.axis))
+                for one, n in several
+            ),
             0.0,
         )
     crossings: Numeric = sum((plan.boundary_crosses_nodes(stage) for stage in case.boundaries), 0.0)

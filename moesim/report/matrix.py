@@ -14,7 +14,7 @@ from rich.text import Text
 from moesim.base.units import format_quantity
 from moesim.matrix.answer import Answer
 from moesim.matrix.bottlenecks import bottlenecks
-from moesim.matrix.derive import Cell, FloatArray, Way
+from moesim.matrix.cells import Cell, FloatArray, Way
 from moesim.matrix.methods import methods
 from moesim.matrix.published import COMPLEXITY
 from moesim.matrix.rule import BLANK, DEPENDS, MINUS, PLUS, SHOWN
@@ -185,7 +185,10 @@ def _way_table(way: Way, title: str, unit: str) -> Table:
             if float(value[0]) or (name in sample.off_terms and float(sample.off_terms[name][0]))
         ]
         shown.add_row(
-            sample.situation, quantity(float(sample.off[0]), unit), quantity(float(sample.on[0]), unit), "; ".join(terms)
+            sample.situation,
+            quantity(float(sample.off[0]), unit),
+            quantity(float(sample.on[0]), unit),
+            "; ".join(terms),
         )
     if len(way.samples) > MOST:
         shown.caption = f"the first of {len(way.samples)} situations, their first scenario; --json has all"

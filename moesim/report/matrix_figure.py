@@ -73,7 +73,9 @@ def _rows(found: Answer) -> list[tuple[str, str]]:
 def _heads(axes: Axes, columns: list[str]) -> None:
     for number, name in enumerate(columns):
         x = LEFT + CELL_WIDTH * (number + 0.5)
-        axes.text(x - 0.05, TOP - 0.22, methods.get(name).title, rotation=45, ha="left", va="bottom", rotation_mode="anchor")
+        axes.text(
+            x - 0.05, TOP - 0.22, methods.get(name).title, rotation=45, ha="left", va="bottom", rotation_mode="anchor"
+        )
     start = 0
     for group, members in groupby(columns, key=lambda name: methods.get(name).group):
         count = len(list(members))
@@ -85,7 +87,9 @@ def _heads(axes: Axes, columns: list[str]) -> None:
 
 def _row(axes: Axes, found: Answer, name: str, family: str, top: float, columns: list[str]) -> None:
     title = bottlenecks.get(name).title if family else f"{COMPLEXITY} *"
-    axes.text(LEFT - 0.12, top + CELL_HEIGHT / 2, title, ha="right", va="center", style="normal" if family else "italic")
+    axes.text(
+        LEFT - 0.12, top + CELL_HEIGHT / 2, title, ha="right", va="center", style="normal" if family else "italic"
+    )
     for number, method in enumerate(columns):
         possible = not family or found.matrix.cells[method, name].possible
         sign = found.matrix.sign(method, name) if family else found.complexity.get(method, BLANK)
@@ -99,7 +103,9 @@ def _cell(axes: Axes, left: float, top: float, sign: str, hatched: bool = False,
     fill = FILLS[sign] if possible else "#f2f2f2"
     hatch = "...." if hatched and sign else None
     axes.add_patch(
-        Rectangle((left, top), CELL_WIDTH, CELL_HEIGHT, facecolor=fill, edgecolor="white" if sign else "#e3e3e3", hatch=hatch)
+        Rectangle(
+            (left, top), CELL_WIDTH, CELL_HEIGHT, facecolor=fill, edgecolor="white" if sign else "#e3e3e3", hatch=hatch
+        )
     )
     text, ink, size = (SYMBOLS[sign], INK[sign], 12) if possible else ("n/a", "#999999", 6)
     if sign == DEPENDS:
@@ -107,7 +113,13 @@ def _cell(axes: Axes, left: float, top: float, sign: str, hatched: bool = False,
         axes.fill([x - w, x + w, x], [y + h, y + h, y - h], facecolor="none", edgecolor=ink, linewidth=1.1)
         return
     axes.text(
-        left + CELL_WIDTH / 2, top + CELL_HEIGHT / 2, text, ha="center", va="center", color=ink, fontsize=size,
+        left + CELL_WIDTH / 2,
+        top + CELL_HEIGHT / 2,
+        text,
+        ha="center",
+        va="center",
+        color=ink,
+        fontsize=size,
         fontweight="bold" if possible else "normal",
     )
 
@@ -128,7 +140,13 @@ def _legend(axes: Axes, found: Answer, top: float) -> None:
     x = LEFT
     for sign in (PLUS, MINUS, DEPENDS):
         _cell(axes, x, top - CELL_HEIGHT / 2, sign)
-        words = SHOWN[sign] + (" the bottleneck" if sign == PLUS else " to the bottleneck" if sign == MINUS else " on setting, variant or what it is set against")
+        words = SHOWN[sign] + (
+            " the bottleneck"
+            if sign == PLUS
+            else " to the bottleneck"
+            if sign == MINUS
+            else " on setting, variant or what it is set against"
+        )
         axes.text(x + CELL_WIDTH + 0.08, top, words, va="center", fontsize=8.5)
         x += CELL_WIDTH + 0.55 + 0.068 * len(words)
     about = "empty: no direct effect"

@@ -6,7 +6,7 @@ from html import escape
 
 from moesim.matrix.answer import Answer
 from moesim.matrix.bottlenecks import bottlenecks
-from moesim.matrix.derive import Against, Cell, Sample, Way
+from moesim.matrix.cells import Against, Cell, Sample, Way
 from moesim.matrix.methods import methods
 from moesim.matrix.published import COMPLEXITY
 from moesim.matrix.rule import BLANK, DEPENDS, MINUS, PLUS, SHOWN
@@ -70,7 +70,9 @@ def _matrix(found: Answer, published: dict[tuple[str, str], str]) -> str:
         rows.append(f"<tr><th>{escape(bottlenecks.get(row).title)}</th>{''.join(cells)}</tr>")
     if found.complexity:
         signs = [found.complexity.get(name, BLANK) for name in found.matrix.methods]
-        cells = [f'<td class="{CLASSES[sign]}" title="the report\'s judgement, not derived">{sign}</td>' for sign in signs]
+        cells = [
+            f'<td class="{CLASSES[sign]}" title="the report\'s judgement, not derived">{sign}</td>' for sign in signs
+        ]
         rows.append(f"<tr><th><em>{COMPLEXITY} (judged, not derived)</em></th>{''.join(cells)}</tr>")
     return f'<table class="matrix"><thead><tr><th></th>{heads}</tr></thead><tbody>{"".join(rows)}</tbody></table>'
 
@@ -79,7 +81,9 @@ def _cell(cell: Cell, differs: bool) -> str:
     kind = CLASSES[cell.sign] if cell.possible else "absent"
     shown = (cell.sign or "&nbsp;") if cell.possible else "n/a"
     size = size_of(cell)
-    title = escape(f"{methods.get(cell.method).title}, {bottlenecks.get(cell.bottleneck).title}: {SHOWN[cell.sign]} {size}")
+    title = escape(
+        f"{methods.get(cell.method).title}, {bottlenecks.get(cell.bottleneck).title}: {SHOWN[cell.sign]} {size}"
+    )
     mark = " differs" if differs else ""
     return f'<td class="{kind}{mark}"><a href="#{_anchor(cell)}" title="{title.strip()}">{shown}</a></td>'
 
@@ -94,7 +98,10 @@ def _section(cell: Cell, published: str | None) -> str:
     parts = [f'<section id="{_anchor(cell)}"><h2>{escape(head)}</h2>']
     if published is not None:
         parts.append(f"<p>The published matrix has: <strong>{escape(published) or 'blank'}</strong>.</p>")
-    parts += [f"<p>{about}: {escape(summary)} <small>[{escape(source)}]</small></p>" for about, summary, source in described(cell)]
+    parts += [
+        f"<p>{about}: {escape(summary)} <small>[{escape(source)}]</small></p>"
+        for about, summary, source in described(cell)
+    ]
     if not cell.possible:
         parts.append("<p>No strategy with the method is legal here.</p>")
     parts += [_way(one, way, row.unit) for one in cell.against for way in one.ways if way.samples]

@@ -12,6 +12,7 @@ from moesim.matrix.case import Case, Terms
 FAMILIES = ("state", "activations", "traffic", "layout", "compute", "host", "pipeline", "waiting", "checkpoint")
 """Kinds of cost, in the order of the rows."""
 
+
 @dataclass(frozen=True)
 class Bottleneck:
     """A row of the matrix.

@@ -59,7 +59,9 @@ def conversion(case: Case) -> Terms:
     if case.choices.checkpoint == "global":
         found["flattened and matched"] = 2 * CHECKPOINT_BYTES * plan.model.stored_params / rate
     if plan.recipe.casts and not case.choices.saved_caches:
-        found["caches cast again"] = (2 + plan.state_types.param + plan.state_types.copies) * plan.model.stored_params / rate
+        found["caches cast again"] = (
+            (2 + plan.state_types.param + plan.state_types.copies) * plan.model.stored_params / rate
+        )
     return found
 
 

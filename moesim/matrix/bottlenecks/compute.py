@@ -4,8 +4,8 @@ import numpy as np
 
 from moesim.base.numeric import Numeric
 from moesim.matrix.bottlenecks import Bottleneck, bottlenecks
-from moesim.matrix.bottlenecks.waiting import stretched_seconds
 from moesim.matrix.bottlenecks.layout import multiplied_rows, real_share
+from moesim.matrix.bottlenecks.waiting import stretched_seconds
 from moesim.matrix.case import AGAIN, Case, Terms
 from moesim.workload.fusions.permute import PASSES
 from moesim.workload.ops import AttentionCore, FusedExperts, Gemm, Op, Traffic

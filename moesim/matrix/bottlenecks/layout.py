@@ -47,12 +47,10 @@ def padding(case: Case) -> Terms:
     slots: Numeric = 0.0
     useful: Numeric = 0.0
     aligned: Numeric = 0.0
-    width = 1.0
     for priced, times in case.ops():
         work = priced.op.work
         if priced.op.category != "grouped_gemm" or not isinstance(work, Gemm) or priced.op.name.endswith(AGAIN):
             continue
-        width = work.n if "wgrad" not in priced.op.name else width
         rows = work.groups * (work.k if "wgrad" in priced.op.name else work.m)
         share = real_share(case)
         useful = useful + times * work.flop * share

@@ -41,7 +41,7 @@ def _hand_offs(case: Case) -> Numeric:
     timed = case.timed
     idle = idle_fraction(timed.graph, timed.result) * timed.result.makespan
     with_sends, without = (np.asarray(idle)[timed.rows.index(name)] for name in ("", "pp"))
-    return np.maximum(with_sends - without, 0.0) / timed.makespan()
+    return np.asarray(np.maximum(with_sends - without, 0.0) / timed.makespan())
 
 
 def load_imbalance(case: Case) -> Terms:

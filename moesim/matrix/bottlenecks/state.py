@@ -7,6 +7,7 @@ from moesim.cost.update import owned_params
 from moesim.matrix.bottlenecks import Bottleneck, bottlenecks
 from moesim.matrix.case import Case, Terms
 from moesim.matrix.traffic import link_seconds_of, sent_share, state_messages
+from moesim.workload.ops import Message
 from moesim.workload.sharding import RankParams
 
 SOURCE = "olmo-core-report"
@@ -25,9 +26,9 @@ def materialization(case: Case) -> Terms:
     share = 1 / case.ranks
     gathered: Numeric = 0.0
     for priced, times in case.ops():
-        if priced.op.category == "dp" and getattr(priced.op.work, "collective", "") == "all-gather":
-            size = plan.mesh.size(priced.op.work.axis)
-            gathered = gathered + times * priced.op.work.size * np.greater(size, 1)
+        work = priced.op.work
+        if priced.op.category == "dp" and isinstance(work, Message) and work.collective == "all-gather":
+            gathered = gathered + times * work.size * np.greater(plan.mesh.size(work.axis), 1)
     whole = owned_params(plan, params) if plan.sharding.weights else params.total
     found: Terms = {
         "gathered around layers": gathered,

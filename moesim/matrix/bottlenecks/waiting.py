@@ -41,7 +41,8 @@ def _kept_reduction(case: Case) -> Numeric:
         scattered = tuple(one for one in stage_messages(plan, stage) if one.collective == "reduce-scatter")
         kept = tuple(replace(one, collective="all-reduce") for one in scattered)
         longer[rank] = longer[rank] + messages_time(plan, kept) - messages_time(plan, scattered)
-    return np.maximum(np.max([np.broadcast_to(one, plan.shape) for one in longer.values()], axis=0), 0.0)
+    worst = np.max([np.broadcast_to(one, plan.shape) for one in longer.values()], axis=0)
+    return np.asarray(np.maximum(worst, 0.0))
 
 
 def _copies_exposed(case: Case) -> Numeric:

@@ -44,7 +44,12 @@ methods.add(
                 "one phase after the other",
                 {},
                 {},
-                {"transport": "nvshmem-rowwise", "overlap_shared_expert": False, "overlap_p2p": False,"ep": Formula("min(ep, domain)")},
+                {
+                    "transport": "nvshmem-rowwise",
+                    "overlap_shared_expert": False,
+                    "overlap_p2p": False,
+                    "ep": Formula("min(ep, domain)"),
+                },
             ),
         ),
         (

@@ -17,7 +17,9 @@ methods.add(
         "kernels",
         12,
         (
-            Pair("a batched product with padding", {"expert_gemm": "grouped"}, {"expert_gemm": "padded"} | CAPACITY, ROWS),
+            Pair(
+                "a batched product with padding", {"expert_gemm": "grouped"}, {"expert_gemm": "padded"} | CAPACITY, ROWS
+            ),
             Pair("a loop of the host", {"expert_gemm": "grouped"}, {"expert_gemm": "loop"}, ROWS, families=("host",)),
         ),
         (Knob("offsets on the device"), Knob("offsets on the host", on={"offsets": "host"})),
