@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 PLUS, MINUS, DEPENDS, BLANK = "+", "-", "△", ""
 SIGNS = (PLUS, MINUS, DEPENDS, BLANK)
-SHARE = 0.9
-"""Scenarios that must agree before a sign is given; below what is left, nothing is. [-]"""
+SHARE, REST = 0.9, 0.1
+"""Scenarios that must agree before a sign is given, and up to which those that change something count for nothing. [-]"""
 TOLERANCE = 1e-3
 """Relative change that counts as none. [-]"""
 SHOWN = {PLUS: "reduces", MINUS: "adds", DEPENDS: "depends", BLANK: "no direct effect"}
@@ -38,7 +38,7 @@ class Vote:
             return PLUS
         if self.more >= SHARE:
             return MINUS
-        return BLANK if self.less + self.more <= 1 - SHARE else DEPENDS
+        return BLANK if self.less + self.more <= REST else DEPENDS
 
 
 def compare(

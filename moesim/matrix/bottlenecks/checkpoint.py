@@ -72,7 +72,7 @@ bottlenecks.add(
     source=SOURCE,
 )
 bottlenecks.add(
-    "restart",
+    "topology-restart",
     Bottleneck("Topology-dependent restart", "checkpoint", "-", bound_axes, 26),
     summary="Parallel axes that are frozen into the files of a checkpoint.",
     source=SOURCE,
