@@ -18,14 +18,14 @@ GRID: Mapping[str, tuple[Any, ...]] = {
     "hidden": (1536, 2048, 4096, 8192),
     "num_experts": (32, 64, 128, 256),
     "top_k": (2, 4, 8),
-    "expert_width": (1.0,),
+    "expert_width": (0.25, 0.5, 1.0),
     "num_layers": (16, 32),
     "pp": (1, 4, 8),
     "micro_batches": (1, 2, 4),
     "replicas": (32, 64),
 }
-"""What is drawn for a situation; ``micro_batches`` over the pipeline ranks,
-``expert_width`` over the hidden width (1 in the models of the report from 2,048 to 4,096 wide), ``replicas`` of a stage."""
+"""What is drawn for a situation: ``expert_width`` over the hidden width, ``micro_batches`` over the pipeline ranks,
+``replicas`` of a stage."""
 COLUMNS: Mapping[str, tuple[int, ...]] = {"ep": (8, 32), "micro_batch": (2, 4, 8)}
 """Scenarios of each situation: every pair of these degrees that is legal there and leaves a rank two experts."""
 SEQUENCE = 4096
