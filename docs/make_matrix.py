@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,7 @@ import moesim.matrix.rule as rule
 from moesim.matrix import published
 from moesim.matrix.answer import Answer, answer
 from moesim.matrix.bottlenecks import bottlenecks, rows
-from moesim.matrix.cells import Cell, Matrix, decided, restricted
+from moesim.matrix.cells import Cell, Matrix, Sample, Way, decided, restricted
 from moesim.matrix.ensemble import BASE, COLUMNS, GRID, SEQUENCE, SKEW, Ensemble, situations
 from moesim.matrix.methods import columns, methods
 from moesim.report.matrix_figure import draw
@@ -26,12 +27,14 @@ PAGE = DOCS / "matrix.md"
 FIGURE = DOCS / "figures" / "matrix.svg"
 JUDGEMENTS = DOCS / "matrix_judgements.csv"
 OTHER_SEEDS = (1, 2)
+RATIOS_OF_TIMES = ("compute-throughput", "small-gemms")
 KINDS = {
     "opposite": "Opposite signs",
     "missing": "Published, not derived",
     "extra": "Derived, not published",
     "other": "A sign where the other has a triangle",
 }
+
 
 def main() -> None:
     """Derive, compare, write."""
@@ -42,14 +45,17 @@ def main() -> None:
     others = {seed: derived(Ensemble(seed=seed)).matrix for seed in OTHER_SEEDS}
     PAGE.write_text(page(found, seconds, others))
 
+
 def derived(ensemble: Ensemble) -> Answer:
     """The published question over an ensemble."""
     return answer(situations(ensemble), columns(), rows())
+
 
 def judgements() -> dict[tuple[str, str], tuple[str, str]]:
     """Cause and judgement of differing cells, by method and bottleneck."""
     with JUDGEMENTS.open(encoding="utf-8", newline="") as lines:
         return {(row["method"], row["bottleneck"]): (row["cause"], row["judgement"]) for row in csv.DictReader(lines)}
+
 
 def page(found: Answer, seconds: float, others: dict[int, Matrix]) -> str:
     """The page."""
@@ -89,6 +95,7 @@ def page(found: Answer, seconds: float, others: dict[int, Matrix]) -> str:
     ]
     return "\n".join(parts).rstrip() + "\n"
 
+
 def _agreement(found: Answer, seconds: float) -> list[str]:
     told = found.agreement
     assert told is not None
@@ -113,6 +120,7 @@ def _agreement(found: Answer, seconds: float) -> list[str]:
         "",
     ]
 
+
 def _rule() -> list[str]:
     return [
         "1. A method is set against something (a *pair*), in the ways there are to have it (*knobs*). Both sides of a pair "
@@ -127,6 +135,7 @@ def _rule() -> list[str]:
         "",
     ]
 
+
 def _ensemble(found: Answer) -> list[str]:
     grid = "; ".join(f"{name} {', '.join(map(str, values))}" for name, values in GRID.items())
     degrees = "; ".join(f"{name} {', '.join(map(str, values))}" for name, values in COLUMNS.items())
@@ -140,6 +149,7 @@ def _ensemble(found: Answer) -> list[str]:
         "",
     ]
 
+
 def _stability(matrix: Matrix, others: dict[int, Matrix]) -> list[str]:
     names = list(dict.fromkeys(_situations(matrix)))
     generator = np.random.default_rng(0)
@@ -152,34 +162,34 @@ def _stability(matrix: Matrix, others: dict[int, Matrix]) -> list[str]:
     lines.append(f"| changes of time below 2 % count as none | {_changed(matrix, _coarser(matrix))} |")
     return [*lines, "", *_coarse_agreement(matrix)]
 
+
 def _situations(matrix: Matrix) -> list[str]:
     ways = (way for cell in matrix.cells.values() for one in cell.against for way in one.ways)
     return [sample.situation for way in ways for sample in way.samples]
+
 
 def _changed(matrix: Matrix, other: Matrix) -> str:
     count = sum(cell.sign != other.cells[key].sign for key, cell in matrix.cells.items())
     return f"{count} of {len(matrix.cells)} ({count / len(matrix.cells):.1%})"
 
+
 def _coarser(matrix: Matrix) -> Matrix:
-    """The matrix with changes below 2 % of a time as none, as METHODS-like rules of thumb have it."""
-    from dataclasses import replace
-
-    def sample_of(sample, row):  # type: ignore[no-untyped-def]
-        larger = np.maximum(np.abs(sample.on), np.abs(sample.off))
-        small = np.abs(sample.on - sample.off) <= 0.02 * larger
-        return replace(sample, signs=np.where(small & (np.abs(sample.signs) == 1), 0, sample.signs))
-
-    times = {"s"}
-    ratios = {"compute-throughput", "small-gemms"}
+    """The matrix where changes below 2 % of a time, or of a ratio of times, are none."""
     cells = {}
     for key, cell in matrix.cells.items():
-        coarse = bottlenecks.get(cell.bottleneck).unit in times or cell.bottleneck in ratios
+        coarse = bottlenecks.get(cell.bottleneck).unit == "s" or cell.bottleneck in RATIOS_OF_TIMES
         told = [
-            (one.against, [(way.knob, [sample_of(s, key) if coarse else s for s in way.samples]) for way in one.ways])
+            (one.against, [(way.knob, [_coarse(each) if coarse else each for each in way.samples]) for way in one.ways])
             for one in cell.against
         ]
         cells[key] = decided(cell.method, cell.bottleneck, told)
     return Matrix(matrix.methods, matrix.bottlenecks, cells, matrix.scenarios)
+
+
+def _coarse(sample: Sample) -> Sample:
+    small = np.abs(sample.on - sample.off) <= 0.02 * np.maximum(np.abs(sample.on), np.abs(sample.off))
+    return replace(sample, signs=np.where(small & (np.abs(sample.signs) == 1), 0, sample.signs))
+
 
 def _coarse_agreement(matrix: Matrix) -> list[str]:
     told = published.agreement(_coarser(matrix), published.read())
@@ -187,6 +197,7 @@ def _coarse_agreement(matrix: Matrix) -> list[str]:
         f"With 2 % for times, {told.equal} cells are equal, {told.equal_signs} of them not blank, {told.count('opposite')} opposite.",
         "",
     ]
+
 
 def _differences(found: Answer) -> list[str]:
     told, known = found.agreement, judgements()
@@ -200,7 +211,10 @@ def _differences(found: Answer) -> list[str]:
         if not listed:
             continue
         lines += [f"### {title} ({len(listed)})", ""]
-        lines += ["| method | bottleneck | published | derived | evidence | cause | judgement |", "|---|---|:-:|:-:|---|---|---|"]
+        lines += [
+            "| method | bottleneck | published | derived | evidence | cause | judgement |",
+            "|---|---|:-:|:-:|---|---|---|",
+        ]
         for one in listed:
             cause, text = known[one.method, one.bottleneck]
             cell = found.matrix.cells[one.method, one.bottleneck]
@@ -210,6 +224,7 @@ def _differences(found: Answer) -> list[str]:
         lines.append("")
     return lines
 
+
 def evidence(cell: Cell) -> str:
     """What each way against each thing says, in a line."""
     parts = []
@@ -218,15 +233,18 @@ def evidence(cell: Cell) -> str:
         parts.append(f"against {one.against}: " + "; ".join(dict.fromkeys(said)))
     return ". ".join(parts) or "nothing to read"
 
+
 def _shares(vote: rule.Vote) -> str:
     if not vote.count:
         return "none of it on either side"
     return f"less {vote.less:.0%}, more {vote.more:.0%}"
 
-def _size(way) -> str:  # type: ignore[no-untyped-def]
+
+def _size(way: Way) -> str:
     ratios = [sample.on[sample.off > 0] / sample.off[sample.off > 0] for sample in way.samples]
     joined = np.concatenate([*ratios, np.zeros(0)])
     return f", x{np.median(joined):.3g}" if len(joined) else ""
+
 
 def _methods() -> list[str]:
     lines = ["| method | name | set against | ways |", "|---|---|---|---|"]
@@ -239,6 +257,7 @@ def _methods() -> list[str]:
         lines.append(f"| {method.title}{' (second set)' if method.second else ''} | `{name}` | {against} | {ways} |")
     return [*lines, ""]
 
+
 def _bottlenecks() -> list[str]:
     entries = {entry.name: entry for entry in bottlenecks.entries()}
     lines = ["| bottleneck | name | family | unit | reads |", "|---|---|---|:-:|---|"]
@@ -247,6 +266,6 @@ def _bottlenecks() -> list[str]:
         lines.append(f"| {row.title} | `{name}` | {row.family} | {row.unit} | {entries[name].summary} |")
     return [*lines, ""]
 
+
 if __name__ == "__main__":
     main()
-

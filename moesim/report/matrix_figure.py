@@ -94,19 +94,15 @@ def _row(axes: Axes, found: Answer, name: str, family: str, top: float, columns:
         possible = not family or found.matrix.cells[method, name].possible
         sign = found.matrix.sign(method, name) if family else found.complexity.get(method, BLANK)
         left = LEFT + CELL_WIDTH * number
-        _cell(axes, left, top, sign, hatched=not family, possible=possible)
+        _cell(axes, left, top, sign, judged=not family, possible=possible)
 
 
-def _cell(axes: Axes, left: float, top: float, sign: str, hatched: bool = False, possible: bool = True) -> None:
+def _cell(axes: Axes, left: float, top: float, sign: str, judged: bool = False, possible: bool = True) -> None:
     from matplotlib.patches import Rectangle
 
-    fill = FILLS[sign] if possible else "#f2f2f2"
-    hatch = "...." if hatched and sign else None
-    axes.add_patch(
-        Rectangle(
-            (left, top), CELL_WIDTH, CELL_HEIGHT, facecolor=fill, edgecolor="white" if sign else "#e3e3e3", hatch=hatch
-        )
-    )
+    fill = "#f2f2f2" if not possible else "#ffffff" if judged else FILLS[sign]
+    edge = "white" if sign and not judged else "#e3e3e3"
+    axes.add_patch(Rectangle((left, top), CELL_WIDTH, CELL_HEIGHT, facecolor=fill, edgecolor=edge))
     text, ink, size = (SYMBOLS[sign], INK[sign], 12) if possible else ("n/a", "#999999", 6)
     if sign == DEPENDS:
         x, y, w, h = left + CELL_WIDTH / 2, top + CELL_HEIGHT / 2, 0.085, 0.075

@@ -36,7 +36,12 @@ def test_sizes_stand_in_place_of_signs(moesim):
 
 def test_the_evidence_of_a_cell_names_sources_scenarios_and_terms(moesim):
     shown = moesim("matrix", "--scenario", SCENARIO, "--cell", "ep,dispatch-traffic").out
-    for words in ("Gen. EP and Expert dispatch/combine traffic: -", "olmo-core-report", SCENARIO, "all experts on every rank"):
+    for words in (
+        "Gen. EP and Expert dispatch/combine traffic: -",
+        "olmo-core-report",
+        SCENARIO,
+        "all experts on every rank",
+    ):
         assert words in shown
     found = moesim("matrix", "--scenario", SCENARIO, "--cell", "ep,dispatch-traffic", "--json").json
     (cell,) = found["cells"]

@@ -97,7 +97,9 @@ def test_memory_and_exposure_are_those_of_the_estimate(situation, changes):
     problem = situation.problem
     answer = estimate(problem, strategy)
     assert all(answer.strategy.get(name) == getattr(strategy, name) for name in fields if name in answer.strategy)
-    state = sum(sum(stage[f"{name}_bytes"] for name in ("weights", "gradients", "optimizer")) for stage in answer.memory.stages)
+    state = sum(
+        sum(stage[f"{name}_bytes"] for name in ("weights", "gradients", "optimizer")) for stage in answer.memory.stages
+    )
     assert total(situation, "persistent-memory", **changes) == pytest.approx(state / PP)
     case, _ = situation.case(changes)
     exposed = case.read(bottlenecks.get("exposed-communication").read)

@@ -28,16 +28,32 @@ def test_agreement_with_the_published_matrix(matrix):
 
 
 def test_half_of_the_situations_change_few_cells(matrix):
-    names = sorted({sample.situation for cell in matrix.cells.values() for one in cell.against for way in one.ways for sample in way.samples})
+    names = sorted(
+        {
+            sample.situation
+            for cell in matrix.cells.values()
+            for one in cell.against
+            for way in one.ways
+            for sample in way.samples
+        }
+    )
     half = restricted(matrix, names[::2])
     changed = [key for key, cell in matrix.cells.items() if half.cells[key].sign != cell.sign]
     assert len(changed) <= 0.06 * len(matrix.cells)  # of eight situations, four are left
 
 
 def test_all_situations_make_the_matrix(matrix):
-    names = {sample.situation for cell in matrix.cells.values() for one in cell.against for way in one.ways for sample in way.samples}
+    names = {
+        sample.situation
+        for cell in matrix.cells.values()
+        for one in cell.against
+        for way in one.ways
+        for sample in way.samples
+    }
     again = restricted(matrix, names)
-    assert {key: cell.sign for key, cell in again.cells.items()} == {key: cell.sign for key, cell in matrix.cells.items()}
+    assert {key: cell.sign for key, cell in again.cells.items()} == {
+        key: cell.sign for key, cell in matrix.cells.items()
+    }
 
 
 def test_the_derivation_needs_no_published_file(monkeypatch, tmp_path, h100):
@@ -75,7 +91,9 @@ def test_no_method_names_a_bottleneck(file):
     assert not [name for name in rows() if bottlenecks.get(name).title in text]
 
 
-@pytest.mark.parametrize("name", ["rule.py", "cells.py", "derive.py", "case.py", "situation.py", "counts.py", "traffic.py"])
+@pytest.mark.parametrize(
+    "name", ["rule.py", "cells.py", "derive.py", "case.py", "situation.py", "counts.py", "traffic.py"]
+)
 def test_the_rule_names_neither(name):
     text = (PACKAGE / name).read_text()
     assert not [row for row in rows() if f'"{row}"' in text]
@@ -135,5 +153,8 @@ def test_two_clusters_give_different_matrices_that_can_be_explained(h100, nvl72)
     # no H100 multiplies MXFP8
     assert not here.cells["mxfp8", "persistent-memory"].possible
     assert there.sign("mxfp8", "persistent-memory") == MINUS
-    exposed = [float(np.median(one.cells["ep", "exposed-communication"].against[0].ways[0].samples[0].on)) for one in (here, there)]
+    exposed = [
+        float(np.median(one.cells["ep", "exposed-communication"].against[0].ways[0].samples[0].on))
+        for one in (here, there)
+    ]
     assert exposed[0] > 2 * exposed[1]

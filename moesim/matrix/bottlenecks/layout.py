@@ -6,7 +6,7 @@ from moesim.base.numeric import Numeric
 from moesim.matrix.bottlenecks import Bottleneck, bottlenecks
 from moesim.matrix.case import AGAIN, Case, Terms
 from moesim.workload.fusions.permute import PASSES
-from moesim.workload.ops import Gemm, Traffic
+from moesim.workload.ops import FusedExperts, Gemm, Traffic
 
 SOURCE = "olmo-core-report"
 ALIGNMENT = 16.0
@@ -49,6 +49,8 @@ def padding(case: Case) -> Terms:
     aligned: Numeric = 0.0
     for priced, times in case.ops():
         work = priced.op.work
+        if isinstance(work, FusedExperts):  # reads rows where they are: no segment has to be aligned
+            useful = useful + times * work.flop
         if priced.op.category != "grouped_gemm" or not isinstance(work, Gemm) or priced.op.name.endswith(AGAIN):
             continue
         rows = work.groups * (work.k if "wgrad" in priced.op.name else work.m)

@@ -83,5 +83,8 @@ methods: Registry[Method] = Registry("method", package="moesim.matrix.methods", 
 
 def columns(second: bool = False) -> list[str]:
     """Names in the order of the columns, with or without those of the second set."""
+    from moesim.matrix.methods.registered import add_registered
+
+    add_registered()
     entries = sorted(methods.entries(), key=lambda entry: (entry.item.second, entry.item.place, entry.name))
     return [entry.name for entry in entries if second or not entry.item.second]
