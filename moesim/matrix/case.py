@@ -74,6 +74,7 @@ class Step:
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         self._timed: dict[bool, Timed] = {}
+        self._ops: dict[bool, list[tuple[PricedOp, float]]] = {}
 
     @cached_property
     def blocks(self) -> Blocks:
@@ -113,6 +114,15 @@ class Step:
                 count[id(block)] = count.get(id(block), 0.0) + 1.0
         share = passes / self.plan.schedule.pipelines / self.plan.strategy.pp
         return [(block, count[key] * share) for key, block in found.items()]
+
+    def ops(self, moves: bool) -> list[tuple[PricedOp, float]]:
+        """Every operation and how often a rank runs it in a step; `moves`: routed rows have to be sent. [-]"""
+        if moves not in self._ops:
+            everything = (
+                (priced, times) for block, times in self.uses for priced in (*block.forward, *block.backward)
+            )
+            self._ops[moves] = [one for one in everything if moves or not _moves_rows(one[0])]
+        return self._ops[moves]
 
     def timed(self, moves: bool) -> Timed:
         """The step, and without each class of communication that it has; `moves`: routed rows have to be sent."""
@@ -184,19 +194,9 @@ class Case:
         """Micro-batches, or halves of them, of a pipeline in a step. [-]"""
         return self.plan.num_micro_batches * (2 if self.plan.strategy.two_batch_overlap else 1)
 
-    def ops(self) -> Iterator[tuple[PricedOp, float]]:
+    def ops(self) -> list[tuple[PricedOp, float]]:
         """Every operation and how often a rank runs it in a step. [-]"""
-        yield from self._ops
-
-    @cached_property
-    def _ops(self) -> list[tuple[PricedOp, float]]:
-        ideal = self.choices.movement == "ideal"
-        return [
-            (priced, times)
-            for block, times in self.uses
-            for priced in (*block.forward, *block.backward)
-            if not (ideal and _moves_rows(priced))
-        ]
+        return self.step.ops(self.choices.movement == "sent")
 
     def legs(self) -> Iterator[tuple[PricedOp, ExpertLeg, float]]:
         """Every leg of the expert exchange, those inside of persistent kernels too."""

@@ -11,7 +11,7 @@ from moesim.matrix.answer import Answer
 from moesim.matrix.bottlenecks import bottlenecks
 from moesim.matrix.methods import methods
 from moesim.matrix.published import COMPLEXITY
-from moesim.matrix.rule import BLANK, DEPENDS, MINUS, PLUS, SHOWN
+from moesim.matrix.rule import BLANK, DEPENDS, MINUS, PLUS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -20,6 +20,12 @@ FILLS = {PLUS: "#9ecae9", MINUS: "#f6b26b", DEPENDS: "#d9d9d9", BLANK: "#ffffff"
 """Blue, orange and grey: told apart without red and green, and in grey by their lightness."""
 INK = {PLUS: "#08306b", MINUS: "#7f2704", DEPENDS: "#333333", BLANK: "#ffffff"}
 SYMBOLS = {PLUS: "+", MINUS: "−", DEPENDS: "△", BLANK: ""}
+WORDS = {
+    PLUS: "reduces the bottleneck",
+    MINUS: "adds to the bottleneck",
+    DEPENDS: "depends on setting, variant or comparison",
+}
+"""What a sign means, for the legend."""
 FAMILY_TITLES = {
     "state": "training state",
     "activations": "activations",
@@ -28,12 +34,12 @@ FAMILY_TITLES = {
     "compute": "compute",
     "host": "host",
     "pipeline": "waiting for others",
-    "waiting": "communication",
+    "waiting": "messages",
     "checkpoint": "checkpoint",
 }
-CELL_WIDTH, CELL_HEIGHT = 0.46, 0.31
+CELL_WIDTH, CELL_HEIGHT = 0.42, 0.31
 """Inches of a cell."""
-LEFT, TOP, BOTTOM = 3.9, 1.5, 0.75
+LEFT, TOP, BOTTOM = 3.85, 1.6, 0.8
 """Inches for the names of rows, for those of columns, and for the legend."""
 
 
@@ -45,9 +51,9 @@ def draw(found: Answer, path: Path) -> None:
     except ImportError:
         raise SpecError.single("--out", "", "a picture needs matplotlib", "pip install 'moesim[plot]'") from None
     rows, columns = _rows(found), list(found.matrix.methods)
-    width = LEFT + CELL_WIDTH * len(columns) + 0.3
+    width = LEFT + CELL_WIDTH * len(columns) + 0.45
     height = TOP + CELL_HEIGHT * len(rows) + BOTTOM
-    with mpl.rc_context({"svg.hashsalt": "moesim", "svg.fonttype": "none", "font.size": 9}):
+    with mpl.rc_context({"svg.hashsalt": "moesim", "svg.fonttype": "none", "font.size": 11}):
         figure = Figure(figsize=(width, height))
         axes = figure.add_axes((0, 0, 1, 1))
         axes.set_xlim(0, width)
@@ -81,7 +87,7 @@ def _heads(axes: Axes, columns: list[str]) -> None:
         count = len(list(members))
         left, right = LEFT + CELL_WIDTH * start + 0.04, LEFT + CELL_WIDTH * (start + count) - 0.04
         axes.plot([left, right], [TOP - 0.03] * 2, color="#555555", linewidth=2.2, solid_capstyle="butt")
-        axes.text((left + right) / 2, TOP - 0.07, group, ha="center", va="bottom", fontsize=6.5, color="#555555")
+        axes.text((left + right) / 2, TOP - 0.07, group, ha="center", va="bottom", fontsize=7, color="#555555")
         start += count
 
 
@@ -103,7 +109,7 @@ def _cell(axes: Axes, left: float, top: float, sign: str, judged: bool = False, 
     fill = "#f2f2f2" if not possible else "#ffffff" if judged else FILLS[sign]
     edge = "white" if sign and not judged else "#e3e3e3"
     axes.add_patch(Rectangle((left, top), CELL_WIDTH, CELL_HEIGHT, facecolor=fill, edgecolor=edge))
-    text, ink, size = (SYMBOLS[sign], INK[sign], 12) if possible else ("n/a", "#999999", 6)
+    text, ink, size = (SYMBOLS[sign], INK[sign], 14) if possible else ("n/a", "#777777", 7.5)
     if sign == DEPENDS:
         x, y, w, h = left + CELL_WIDTH / 2, top + CELL_HEIGHT / 2, 0.085, 0.075
         axes.fill([x - w, x + w, x], [y + h, y + h, y - h], facecolor="none", edgecolor=ink, linewidth=1.1)
@@ -128,7 +134,7 @@ def _families(axes: Axes, rows: list[tuple[str, str]], columns: int) -> None:
         if start:
             axes.plot([0.12, LEFT + CELL_WIDTH * columns], [y, y], color="#888888", linewidth=0.7)
         lines = FAMILY_TITLES.get(family, "judged").replace(" ", "\n")
-        axes.text(0.12, y + CELL_HEIGHT * count / 2, lines, ha="left", va="center", color="#555555", fontsize=7.5)
+        axes.text(0.12, y + CELL_HEIGHT * count / 2, lines, ha="left", va="center", color="#555555", fontsize=9)
         start += count
 
 
@@ -136,18 +142,12 @@ def _legend(axes: Axes, found: Answer, top: float) -> None:
     x = LEFT
     for sign in (PLUS, MINUS, DEPENDS):
         _cell(axes, x, top - CELL_HEIGHT / 2, sign)
-        words = SHOWN[sign] + (
-            " the bottleneck"
-            if sign == PLUS
-            else " to the bottleneck"
-            if sign == MINUS
-            else " on setting, variant or what it is set against"
-        )
-        axes.text(x + CELL_WIDTH + 0.08, top, words, va="center", fontsize=8.5)
-        x += CELL_WIDTH + 0.55 + 0.068 * len(words)
+        words = WORDS[sign]
+        axes.text(x + CELL_WIDTH + 0.08, top, words, va="center", fontsize=10)
+        x += CELL_WIDTH + 0.4 + 0.078 * len(words)
     about = "empty: no direct effect"
     if found.complexity:
         about += ";  * the report's judgement, not derived"
-    axes.text(LEFT, top + 0.28, about, va="center", fontsize=8.5, color="#444444")
+    axes.text(LEFT, top + 0.28, about, va="center", fontsize=10, color="#444444")
     where = found.own or f"{found.matrix.scenarios} scenarios"
-    axes.text(0.12, top, where, va="center", fontsize=8.5, color="#444444")
+    axes.text(0.12, top, where, va="center", fontsize=10, color="#444444")
