@@ -71,19 +71,23 @@ class Timed:
 class Step:
     """What a plan alone decides: priced layers, memory, and times; cases that differ in choices share it."""
 
-    def __init__(self, plan: Plan) -> None:
-        self.plan = plan
+    def __init__(self, plan: Plan, alike: Step | None = None) -> None:
+        self.plan, self._alike = plan, alike
         self._timed: dict[bool, Timed] = {}
         self._ops: dict[bool, list[tuple[PricedOp, float]]] = {}
 
     @cached_property
     def blocks(self) -> Blocks:
-        """Priced layers; of half a micro-batch where halves overlap."""
+        """Priced layers; of half a micro-batch where halves overlap. Those of a step whose layers are alike serve."""
+        if self._alike is not None:
+            return self._alike.blocks
         return price_blocks(self.plan.half if self.plan.strategy.two_batch_overlap else self.plan)
 
     @cached_property
     def whole(self) -> Blocks:
         """Priced layers of a whole micro-batch."""
+        if self._alike is not None:
+            return self._alike.whole
         return price_blocks(self.plan) if self.plan.strategy.two_batch_overlap else self.blocks
 
     @cached_property

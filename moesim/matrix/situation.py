@@ -68,6 +68,7 @@ class Situation:
         default_factory=dict, repr=False, init=False
     )
     _steps: dict[tuple[Any, ...], Step] = field(default_factory=dict, repr=False, init=False)
+    _alike: dict[tuple[Any, ...], Step] = field(default_factory=dict, repr=False, init=False)
 
     @property
     def columns(self) -> int:
@@ -140,7 +141,10 @@ class Situation:
             machine = arbitrary_order(machine, candidate.mesh)
         key = (strategy_key(strategy), gpus, choices.rank_order, int(micro_batches))
         if key not in self._steps:
-            self._steps[key] = Step(self._plan(strategy, machine, candidate, int(micro_batches)))
+            layers = (strategy_key(strategy.replace(schedule="", overlap_p2p=False)), gpus, choices.rank_order)
+            step = Step(self._plan(strategy, machine, candidate, int(micro_batches)), self._alike.get(layers))
+            self._alike.setdefault(layers, step)
+            self._steps[key] = step
         return Case(self._steps[key], choices), mask
 
     @property
