@@ -74,11 +74,21 @@ class Expression:
 
     def evaluate(self, values: Mapping[str, Any]) -> bool | NDArray[np.bool_]:
         """Return the truth of the expression for `values`: a bool, or an array where a value is one."""
+        result = np.asarray(self.value(values), dtype=np.bool_)
+        return result if result.ndim else bool(result)
+
+    def value(self, values: Mapping[str, Any]) -> Any:
+        """Return what the expression is for `values`.
+
+        Examples
+        --------
+        >>> float(Expression("min(ep, 8) / 2").value({"ep": 32}))
+        4.0
+        """
         missing = sorted(self.names - set(values))
         if missing:
             raise ValueError(f"the expression '{self.text}' needs {', '.join(missing)}")
-        result = np.asarray(_value(self._body, values), dtype=np.bool_)
-        return result if result.ndim else bool(result)
+        return _value(self._body, values)
 
 
 def _check(node: ast.AST, text: str) -> set[str]:

@@ -25,6 +25,7 @@ import moesim.cli.explain as explain
 import moesim.cli.fabric as fabric
 import moesim.cli.importing as importing
 import moesim.cli.kernel as kernel
+import moesim.cli.matrix as matrix
 import moesim.cli.memory_studies as memory_studies
 import moesim.cli.place as place
 import moesim.cli.roofline as roofline
@@ -56,6 +57,7 @@ app.add_typer(fabric.app, name="fabric")
 app.command("max-seq", help=memory_studies.LONGEST_HELP)(memory_studies.longest)
 trace_model.register(trace.app)
 app.add_typer(trace.app, name="trace")
+app.command("matrix", help=matrix.HELP)(matrix.command)
 app.command("place", help=place.HELP)(place.command)
 app.command("recompute", help=memory_studies.RECOMPUTE_HELP)(memory_studies.recompute)
 app.command("scale", help=scale.HELP)(scale.command)

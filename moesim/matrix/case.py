@@ -1,0 +1,243 @@
+"""One step, with or without a method, as the bottlenecks read it: operations, memory and times, each when first asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from moesim.base.numeric import Numeric
+from moesim.cost.blocks import Blocks, PricedBlock, chunk_blocks, price_blocks
+from moesim.cost.machine import Machine
+from moesim.cost.memory import RankMemory, rank_memory
+from moesim.cost.pipeline import boundary_time, step_times
+from moesim.cost.plan import Plan
+from moesim.cost.stage import PricedOp
+from moesim.cost.transports.deduplicated import Deduplicated
+from moesim.matrix.choices import Choices
+from moesim.timeline.run import Run, run
+from moesim.timeline.step import StepGraph
+from moesim.workload.fusions.permute import PASSES
+from moesim.workload.ops import ExpertLeg, FusedExperts
+
+KERNEL_LOSSES = (
+    "gemm_slowdown",
+    "two_batch_grouped_gemm_slowdown",
+    "two_batch_gemm_slowdown",
+    "two_batch_attention_slowdown",
+)
+"""Constants of a transport that say what kernels lose beside it."""
+AGAIN = " again"
+"""What the name of a repeated operation ends with."""
+
+
+Terms = dict[str, Any]
+"""A quantity by the parts that add up to it; where traffic makes it, by the class of the traffic. A part may be a function
+that works it out when it is asked for."""
+
+
+def _moves_rows(priced: PricedOp) -> bool:
+    """Whether an operation sends routed rows or brings them into another order for it."""
+    return isinstance(priced.op.work, ExpertLeg) or priced.op.name.startswith(PASSES)
+
+
+def _without_contention(machine: Machine) -> Machine:
+    """The machine where kernels lose nothing beside an exchange: what they lose is a bottleneck of its own."""
+    changed = {
+        name: {key: 0.0 if key in KERNEL_LOSSES else value for key, value in constants.items()}
+        for name, constants in machine.transports.items()
+    }
+    return replace(machine, transports=changed)
+
+
+@dataclass(frozen=True)
+class Timed:
+    """A step that was run, and the same with each class of communication for nothing. [s]"""
+
+    graph: StepGraph
+    result: Run
+    rows: tuple[str, ...]
+
+    def makespan(self, without: str = "") -> Numeric:
+        """Time of the step, one class left out. [s]"""
+        return np.asarray(self.result.makespan[self.rows.index(without)])
+
+
+class Step:
+    """What a plan alone decides: priced layers, memory, and times; cases that differ in choices share it."""
+
+    def __init__(self, plan: Plan, alike: Step | None = None) -> None:
+        self.plan, self._alike = plan, alike
+        self._timed: dict[bool, Timed] = {}
+        self._ops: dict[bool, list[tuple[PricedOp, float]]] = {}
+
+    @cached_property
+    def blocks(self) -> Blocks:
+        """Priced layers; of half a micro-batch where halves overlap. Those of a step whose layers are alike serve."""
+        if self._alike is not None:
+            return self._alike.blocks
+        return price_blocks(self.plan.half if self.plan.strategy.two_batch_overlap else self.plan)
+
+    @cached_property
+    def whole(self) -> Blocks:
+        """Priced layers of a whole micro-batch."""
+        if self._alike is not None:
+            return self._alike.whole
+        return price_blocks(self.plan) if self.plan.strategy.two_batch_overlap else self.blocks
+
+    @cached_property
+    def memory(self) -> tuple[RankMemory, ...]:
+        """Memory of each pipeline rank. [B]"""
+        return rank_memory(self.plan, self.whole)
+
+    @cached_property
+    def tight_memory(self) -> tuple[RankMemory, ...]:
+        """The same with buffers made to measure: of rows at work alone. [B]"""
+        tight = self.plan.strategy.replace(sync_free=False)
+        if self.plan.setting.products.padding is not None:
+            tight = tight.replace(expert_gemm="grouped")
+        if tight == self.plan.strategy:
+            return self.memory
+        plan = replace(self.plan, strategy=tight)
+        return rank_memory(plan, price_blocks(plan))
+
+    @cached_property
+    def uses(self) -> list[tuple[PricedBlock, float]]:
+        """Each block and how often a rank runs it in a step, on average. [-]"""
+        count: dict[int, float] = {}
+        found: dict[int, PricedBlock] = {}
+        passes = self.plan.num_micro_batches * (2 if self.plan.strategy.two_batch_overlap else 1)
+        for stage in self.plan.stages:
+            for block in chunk_blocks(self.plan, stage, self.blocks):
+                found[id(block)] = block
+                count[id(block)] = count.get(id(block), 0.0) + 1.0
+        share = passes / self.plan.schedule.pipelines / self.plan.strategy.pp
+        return [(block, count[key] * share) for key, block in found.items()]
+
+    def ops(self, moves: bool) -> list[tuple[PricedOp, float]]:
+        """Every operation and how often a rank runs it in a step; `moves`: routed rows have to be sent. [-]"""
+        if moves not in self._ops:
+            everything = ((priced, times) for block, times in self.uses for priced in (*block.forward, *block.backward))
+            self._ops[moves] = [one for one in everything if moves or not _moves_rows(one[0])]
+        return self._ops[moves]
+
+    def timed(self, moves: bool) -> Timed:
+        """The step, and without each class of communication that it has; `moves`: routed rows have to be sent."""
+        if moves not in self._timed:
+            self._timed[moves] = self._run(moves)
+        return self._timed[moves]
+
+    def _run(self, moves: bool) -> Timed:
+        rows = ("", "ep", "tp", "cp", "pp", "dp")
+        shape = (len(rows), *self.plan.shape)
+        plan = replace(self.plan, shape=shape, machine=_without_contention(self.plan.machine))
+        keep = {}
+        for row, name in enumerate(rows[1:], start=1):
+            hidden: NDArray[np.float64] = np.ones((len(rows), *(1,) * len(self.plan.shape)))
+            hidden[row] = 0.0
+            keep[name] = hidden * (name != "ep" or moves)
+        times = step_times(plan, self.whole, keep)
+        return Timed(times.graph, run(times.graph.graph, times.durations, times.delays), rows)
+
+
+class Case:
+    """A step and how the method is implemented.
+
+    Counts are per rank and step, on average over the pipeline ranks.
+    """
+
+    def __init__(self, step: Step, choices: Choices) -> None:
+        self.step, self.plan, self.choices = step, step.plan, choices
+        self._read: dict[Callable[[Case], Terms], Terms] = {}
+
+    def read(self, reading: Callable[[Case], Terms]) -> Terms:
+        """A reading of the case; each is done once."""
+        if reading not in self._read:
+            self._read[reading] = reading(self)
+        return self._read[reading]
+
+    @property
+    def blocks(self) -> Blocks:
+        """Priced layers."""
+        return self.step.blocks
+
+    @property
+    def memory(self) -> tuple[RankMemory, ...]:
+        """Memory of each pipeline rank. [B]"""
+        return self.step.memory
+
+    @property
+    def tight_memory(self) -> tuple[RankMemory, ...]:
+        """The same with buffers made to measure: of rows at work alone. [B]"""
+        return self.step.tight_memory
+
+    @property
+    def uses(self) -> list[tuple[PricedBlock, float]]:
+        """Each block and how often a rank runs it in a step, on average. [-]"""
+        return self.step.uses
+
+    @property
+    def timed(self) -> Timed:
+        """The step, and without each class of communication that it has."""
+        return self.step.timed(self.choices.movement == "sent")
+
+    @property
+    def ranks(self) -> int:
+        """Pipeline ranks. [-]"""
+        return self.plan.strategy.pp
+
+    @property
+    def passes(self) -> int:
+        """Micro-batches, or halves of them, of a pipeline in a step. [-]"""
+        return self.plan.num_micro_batches * (2 if self.plan.strategy.two_batch_overlap else 1)
+
+    def ops(self) -> list[tuple[PricedOp, float]]:
+        """Every operation and how often a rank runs it in a step. [-]"""
+        return self.step.ops(self.choices.movement == "sent")
+
+    def legs(self) -> Iterator[tuple[PricedOp, ExpertLeg, float]]:
+        """Every leg of the expert exchange, those inside of persistent kernels too."""
+        for priced, times in self.ops():
+            if isinstance(priced.op.work, ExpertLeg):
+                yield priced, priced.op.work, times
+            elif isinstance(priced.op.work, FusedExperts):
+                yield priced, priced.op.work.dispatch, times
+                yield priced, priced.op.work.combine, times
+
+    @property
+    def deduplicates(self) -> bool:
+        """Whether the transport sends a token once to a place, however many of its experts are there."""
+        return isinstance(self.plan.transport, Deduplicated)
+
+    @property
+    def exchanges(self) -> Numeric:
+        """1 where rows leave the rank, else 0."""
+        sent = self.plan.model.moe is not None and self.choices.movement == "sent"
+        return np.greater(self.plan.mesh.ep, 1) * sent * 1.0
+
+    @property
+    def captured(self) -> bool:
+        """Whether a CUDA graph holds the routed experts."""
+        return self.plan.captures("moe")
+
+    @property
+    def boundaries(self) -> list[int]:
+        """Stages behind which activations go to another rank."""
+        ranks = self.plan.schedule.stage_rank(self.plan.strategy.pp, self.plan.strategy.vpp)
+        return [stage for stage, (here, there) in enumerate(pairwise(ranks)) if here != there]
+
+    @property
+    def boundary_bytes(self) -> Numeric:
+        """Bytes of one micro-batch over one boundary, one way. [B]"""
+        return 2 * self.plan.setting.local_tokens * self.plan.model.hidden
+
+    @cached_property
+    def boundary_seconds(self) -> Numeric:
+        """Time in which a rank sends over its boundaries, both ways. [s]"""
+        total: Numeric = sum((boundary_time(self.plan, stage) for stage in self.boundaries), 0.0)
+        return 2 * total * self.plan.num_micro_batches / self.ranks

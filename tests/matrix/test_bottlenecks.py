@@ -1,0 +1,117 @@
+"""Each bottleneck against the estimate that it reads, or against a count by hand."""
+
+import numpy as np
+import pytest
+
+from moesim.estimator import estimate
+from moesim.matrix.bottlenecks import bottlenecks, rows
+from moesim.matrix.ensemble import BASE, SOFTWARE
+from moesim.matrix.situation import Own, Situation
+from moesim.problem import from_names
+from moesim.workload.strategy import Strategy
+
+LAYERS, HIDDEN, TOP_K, EP, PP, MICRO_BATCHES = 37, 3072, 4, 8, 3, 6
+"""37 of 39 layers are routed."""
+SEQUENCE = 4096
+
+
+@pytest.fixture(scope="module")
+def situation():
+    problem = from_names("olmo3moe-medium-64e", "hgx-b300:3", SOFTWARE).with_changes(
+        {"sequence_length": SEQUENCE, "global_batch": 48, "pp": PP, "schedule": "1f1b", "ep": EP}
+    )
+    strategy = Strategy(**BASE, pp=PP, schedule="1f1b", ep=EP)
+    return Situation("medium", problem, strategy, MICRO_BATCHES)
+
+
+def total(situation, row, **changes):
+    case, _ = situation.case(changes)
+    terms = case.read(bottlenecks.get(row).read)
+    return float(np.ravel(sum(value() if callable(value) else value for value in terms.values()))[0])
+
+
+@pytest.mark.parametrize("row", rows())
+def test_every_bottleneck_has_a_title_of_its_own_and_is_finite(situation, row):
+    assert np.isfinite(total(situation, row))
+    titles = [bottlenecks.get(name).title for name in rows()]
+    assert titles.count(bottlenecks.get(row).title) == 1
+
+
+def test_dispatch_traffic_is_rows_times_width_times_legs(situation):
+    rows_out = SEQUENCE * TOP_K * (1 - 1 / EP)
+    expected = 4 * rows_out * HIDDEN * 2 * LAYERS * MICRO_BATCHES / PP
+    assert total(situation, "dispatch-traffic") == pytest.approx(expected)
+
+
+def test_eight_bit_rows_take_33_of_64_bytes_on_one_leg_of_four(situation):
+    low = {"precision": "mxfp8", "fp8_params": True, "dispatch_precision": "recipe"}
+    ratio = total(situation, "dispatch-traffic", **low) / total(situation, "dispatch-traffic")
+    assert ratio == pytest.approx((3 + 33 / 64) / 4)
+
+
+def test_repeating_whole_layers_repeats_the_two_forward_legs(situation):
+    ratio = total(situation, "dispatch-traffic", recompute=("full",)) / total(situation, "dispatch-traffic")
+    assert ratio == pytest.approx(6 / 4)
+
+
+def test_boundary_traffic_is_one_tensor_each_way(situation):
+    expected = 2 * (PP - 1) * SEQUENCE * HIDDEN * 2 * MICRO_BATCHES / PP
+    assert total(situation, "boundary-traffic") == pytest.approx(expected)
+
+
+def test_sync_bytes_are_those_of_a_ring(situation):
+    case, _ = situation.case({})
+    dense = sum(params.dense for params in case.plan.params) / PP
+    expected = 2 * 7 / 8 * 4 * dense  # experts have no replicas here
+    assert total(situation, "state-sync") == pytest.approx(float(expected))
+
+
+def test_bubbles_of_1f1b_are_the_closed_form(situation):
+    terms = situation.case({})[0].read(bottlenecks.get("pipeline-bubbles").read)
+    assert terms["slots of the schedule"] == pytest.approx((PP - 1) / (MICRO_BATCHES + PP - 1))
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({}, 0),
+        ({"transport": "nccl-alltoall"}, LAYERS * MICRO_BATCHES / PP),
+        ({"transport": "nccl-alltoall", "ep": 1}, 0),
+        ({"transport": "nccl-alltoall", "sync_free": True, "capacity_factor": 1.25}, 0),
+        ({"offsets": "host"}, 2 * LAYERS * MICRO_BATCHES / PP),
+    ],
+)
+def test_host_waits_are_counted_by_hand(situation, changes, expected):
+    assert total(situation, "host-syncs", **changes) == pytest.approx(expected)
+
+
+def test_padding_to_a_capacity_wastes_a_quarter(situation):
+    wasted = total(situation, "padding", expert_gemm="padded", capacity_factor=1.25)
+    assert wasted == pytest.approx(0.25)
+
+
+@pytest.mark.parametrize("changes", [{}, {"transport": "deepep"}, {"recompute": ("full",)}])
+def test_memory_and_exposure_are_those_of_the_estimate(situation, changes):
+    fields = ("dp_sharding", "transport", "layout", "cp_kind", "overlap_shared_expert", "capacity_factor")
+    strategy = situation.strategy.replace(**changes)
+    problem = situation.problem
+    answer = estimate(problem, strategy)
+    assert all(answer.strategy.get(name) == getattr(strategy, name) for name in fields if name in answer.strategy)
+    state = sum(
+        sum(stage[f"{name}_bytes"] for name in ("weights", "gradients", "optimizer")) for stage in answer.memory.stages
+    )
+    assert total(situation, "persistent-memory", **changes) == pytest.approx(state / PP)
+    case, _ = situation.case(changes)
+    exposed = case.read(bottlenecks.get("exposed-communication").read)
+    for name in ("ep", "pp", "dp"):
+        assert float(exposed[name]()) == pytest.approx(answer.exposed_s[name], rel=1e-6, abs=1e-9)
+    assert float(case.timed.makespan()) == pytest.approx(answer.step_time_s)
+
+
+def test_an_own_value_is_kept_where_the_situation_has_one(situation):
+    assert situation._value(Own("ep", 2)) == EP
+    assert situation._value(Own("cp", 2)) == 2
+
+
+def test_a_case_that_is_not_legal_is_none(situation):
+    assert situation.case({"ep": 7}) is None
