@@ -1,8 +1,8 @@
 """What a step sends: token rows, stage boundaries, copies to the host, and what leaves the NVLink domain."""
 
 from moesim.base.numeric import Numeric
+from moesim.cost.chunk_graph import SM
 from moesim.cost.offload import offloaded_bytes
-from moesim.cost.stage import SM
 from moesim.matrix.bottlenecks import Bottleneck, bottlenecks
 from moesim.matrix.case import Case, Terms
 from moesim.matrix.counts import host_waits
