@@ -34,9 +34,9 @@ CAUSES = {
     "grouped-gemm": "1.42 PFLOP/s in the trace, more than the report gives for its largest products",
     "mxfp8-tokens": "rows return in BF16 here, while the recipe casts them again before they combine",
     "fsdp-mfu-128ki": "the FSDP runs have another MoE block and optimizer, of which nothing is known",
-    "ddp-of-fsdp-128ki": "FSDP at the small batch comes out 17 % too fast, see there",
-    "fsdp-gain": "FSDP at the small batch comes out 17 % too fast, see there",
-    "ddp-of-fsdp-4mi": "FSDP comes out 7 % too fast, DDP 3 % too slow",
+    "ddp-of-fsdp-128ki": "FSDP at the small batch comes out too fast, see there",
+    "fsdp-gain": "FSDP at the small batch comes out too fast, see there",
+    "ddp-of-fsdp-4mi": "see the two above",
 }
 """What lies behind a miss: of more than a tenth, or of the sign, and of a few that are less."""
 
