@@ -39,7 +39,10 @@ LACKS = (
     "errors of the model's structure: what overlaps, what the software does beside it, uneven routing, slow nodes, "
     "numbers set by hand"
 )
-LACKS_STEPS = "uneven routing that was not given, sick nodes, numbers set by hand"
+LACKS_STEPS = (
+    "errors of the model's structure that published steps do not show: uneven routing that was not given, sick nodes, "
+    "numbers set by hand"
+)
 MODEL_FORM = "software and overlap"
 """What stands for all that prices do not say of a step."""
 FIELD = "field "
