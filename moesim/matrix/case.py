@@ -122,9 +122,7 @@ class Step:
     def ops(self, moves: bool) -> list[tuple[PricedOp, float]]:
         """Every operation and how often a rank runs it in a step; `moves`: routed rows have to be sent. [-]"""
         if moves not in self._ops:
-            everything = (
-                (priced, times) for block, times in self.uses for priced in (*block.forward, *block.backward)
-            )
+            everything = ((priced, times) for block, times in self.uses for priced in (*block.forward, *block.backward))
             self._ops[moves] = [one for one in everything if moves or not _moves_rows(one[0])]
         return self._ops[moves]
 
