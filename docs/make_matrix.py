@@ -145,6 +145,10 @@ def _ensemble(found: Answer) -> list[str]:
         f"other, with every legal pair of the degrees as a batch of columns. Grid: {grid}. Degrees: {degrees}, sequences of "
         f"{SEQUENCE}. {skewed} situations have experts of unequal popularity (`{SKEW}`).",
         "",
+        "Classes of traffic are part of what a method is. Recomputation has none: where a routed layer is repeated its legs "
+        "show under traffic and permutations, as in the report; were they its class, buffers would agree and traffic "
+        "between nodes, exposed communication, contention and load imbalance would not.",
+        "",
         "What a method is not asked for: " + ", ".join(f"`{name}: {value}`" for name, value in BASE.items()) + ".",
         "",
     ]

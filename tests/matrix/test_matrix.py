@@ -15,6 +15,8 @@ from moesim.matrix.derive import derive
 from moesim.matrix.ensemble import GRID, Ensemble, situations
 from moesim.matrix.methods import columns, methods
 from moesim.matrix.rule import BLANK, DEPENDS, MINUS, PLUS
+from moesim.spec.check import sources
+from moesim.timeline.schedules import schedules
 
 PACKAGE = Path(moesim.matrix.__file__).parent
 
@@ -158,3 +160,20 @@ def test_two_clusters_give_different_matrices_that_can_be_explained(h100, nvl72)
         for one in (here, there)
     ]
     assert exposed[0] > 2 * exposed[1]
+
+
+def test_a_schedule_that_is_registered_later_is_a_column(h100):
+    schedules.add("toy-gpipe", schedules.get("gpipe"), summary="GPipe by another name.", source="test")
+    try:
+        assert "toy-gpipe" in columns(second=True)
+        found = derive(h100, ["toy-gpipe"], ["saved-activations"])
+        assert found.sign("toy-gpipe", "saved-activations") == MINUS
+    finally:
+        schedules.remove("toy-gpipe")
+        methods.remove("toy-gpipe")
+
+
+@pytest.mark.parametrize("name", columns(second=True))
+def test_sources_are_known(name):
+    (entry,) = (one for one in methods.entries() if one.name == name)
+    assert entry.source in sources()

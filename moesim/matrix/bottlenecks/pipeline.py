@@ -5,6 +5,8 @@ from functools import lru_cache
 import numpy as np
 
 from moesim.base.numeric import Numeric
+from moesim.cost.blocks import chunk_blocks
+from moesim.cost.chunk_graph import SM
 from moesim.matrix.bottlenecks import Bottleneck, bottlenecks
 from moesim.matrix.case import Case, Terms
 from moesim.timeline.run import run
@@ -45,21 +47,29 @@ def _hand_offs(case: Case) -> Numeric:
 
 
 def load_imbalance(case: Case) -> Terms:
-    """Rows of the hottest expert rank over the mean, and FLOPs of the busiest pipeline rank over the mean, less one. [-]"""
+    """Time that the other ranks wait for the hottest expert rank, and the other stages for the busiest. [s]"""
+    return {"ep": lambda: _hot_rank_seconds(case), "pp": lambda: _busy_stage_seconds(case)}
+
+
+def _hot_rank_seconds(case: Case) -> Numeric:
+    """Legs and products of the hottest expert rank less those of the mean, which grow with their rows. [s]"""
+    setting = case.plan.setting
+    load = setting.routed_load if setting.products.padding is None else 1.0
+    routed = (n * one.seconds for one, n in case.ops() if one.op.category in ("ep", "grouped_gemm"))
+    return sum(routed, 0.0) * (1 - 1 / np.maximum(load, 1.0)) * case.exchanges
+
+
+def _busy_stage_seconds(case: Case) -> Numeric:
+    """Kernels of the busiest pipeline rank less those of the mean. [s]"""
     plan = case.plan
-    load = plan.setting.routed_load if plan.setting.products.padding is None else 1.0
-    by_rank = np.zeros(case.ranks)
     ranks = plan.schedule.stage_rank(plan.strategy.pp, plan.strategy.vpp)
-    tokens = plan.sequence_length
-    ends = 6.0 * plan.model.hidden * plan.model.vocab
-    layers = len(plan.model.layers)
-    layer = (plan.model.flop_per_token(tokens) - ends) / layers
+    by_rank: dict[int, Numeric] = dict.fromkeys(ranks, 0.0)
     for stage, rank in zip(plan.stages, ranks, strict=True):
-        by_rank[rank] += layer * stage.num_layers + ends * stage.loss
-    return {
-        "hottest expert rank": (load - 1.0) * case.exchanges,
-        "busiest pipeline rank": float(by_rank.max() / by_rank.mean() - 1.0),
-    }
+        for block in chunk_blocks(plan, stage, case.blocks):
+            seconds = (one.seconds for one in (*block.forward, *block.backward) if one.lane == SM)
+            by_rank[rank] = by_rank[rank] + sum(seconds, 0.0)
+    each = np.array([np.broadcast_to(value, plan.shape) for value in by_rank.values()])
+    return np.asarray(case.passes * (each.max(axis=0) - each.mean(axis=0)))
 
 
 bottlenecks.add(
@@ -70,7 +80,7 @@ bottlenecks.add(
 )
 bottlenecks.add(
     "load-imbalance",
-    Bottleneck("Expert/stage load imbalance", "pipeline", "-", load_imbalance, 22, routing="skewed"),
-    summary="Hottest expert rank and busiest pipeline rank over the mean, less one.",
+    Bottleneck("Expert/stage load imbalance", "pipeline", "s", load_imbalance, 22, by_class=True, routing="skewed"),
+    summary="Time that others wait for the hottest expert rank and for the busiest pipeline rank.",
     source=SOURCE,
 )
