@@ -27,11 +27,10 @@ from moesim.workload.strategy import Strategy
 
 Row = Mapping[str, str]
 
-NOT_MODELLED = {
-    "task": {"lora": "LoRA", "qlora": "LoRA"},
-    "offload": {"optimizer": "optimizer offload", "activation": "activation offload"},
-}
-"""Values that no formula stands behind yet, by column: the row is refused with these words."""
+ADAPTERS = {"lora": "lora:32", "qlora": "qlora:32"}
+"""Adapter of a task: rank 32 beside every linear layer is the default of Megatron-Bridge and NeMo."""
+OFFLOADED = (0.25, 0.5, 0.75, 1.0)
+"""Shares of the activations that a run may have moved to the host where it does not print which."""
 
 REQUIRED = ("run_id", "model", "gpu", "num_gpus", "seq_len", "global_batch")
 COUNTS = {"tp": "tp", "pp": "pp", "vpp": "vpp", "cp": "cp", "ep": "ep", "etp": "etp", "micro_batch": "micro_batch"}
@@ -166,9 +165,6 @@ def run_of(row: Row) -> Run | Refused:
 def _not_modelled(row: Row) -> str | None:
     if row.get("notes", "").startswith("unsupported:"):
         return row["notes"].split(";")[0]
-    for column, values in NOT_MODELLED.items():
-        if row.get(column, "") in values:
-            return f"{values[row[column]]} ({column} {row[column]})"
     if "mamba" in row.get("cuda_graph", ""):
         return f"CUDA graphs of Mamba layers (cuda_graph {row['cuda_graph']})"
     return None
@@ -213,6 +209,14 @@ def _scenario(row: Row) -> tuple[dict[str, Any], list[str]]:
         assumed.append("strategy.capacity_factor")
     if strategy.get("tp", 1) == 1:
         strategy.pop("sequence_parallel", None)
+    if row.get("task") in ADAPTERS:
+        strategy |= {"adapter": ADAPTERS[row["task"]], "adapter_targets": "linear"}
+        assumed += ["strategy.adapter", "strategy.adapter_targets"]
+    if row.get("offload") == "optimizer":
+        strategy["optimizer_offload"] = 1.0
+    elif row.get("offload") == "activation":
+        strategy["activation_offload"] = OFFLOADED[0]
+        assumed.append("strategy.activation_offload")
     notes = row.get("notes", "")
     if layout := re.search(r"(?:pp_)?layout=(E[EtmL|()*\d]+)", notes):
         strategy["layout"] = layout[1]
@@ -284,7 +288,10 @@ RECOMPUTES = (
 
 
 def _fitting(problem: Problem) -> tuple[Problem, tuple[str, ...]]:
-    """Where the default recomputation of an unprinted field does not fit, the cheapest that does."""
+    """Where the default of an unprinted field does not fit: the least offload, the cheapest recomputation that does."""
+    if problem.strategy.activation_offload:  # no table prints the share
+        shares = (share for share in OFFLOADED if _fits(problem, problem.strategy.replace(activation_offload=share)))
+        return problem.with_changes({"activation_offload": next(shares, OFFLOADED[-1])}), ()
     if "strategy.recompute" not in problem.assumed:
         return problem, ()
     if _fits(problem, problem.strategy):

@@ -54,7 +54,7 @@ def test_what_is_not_understood_is_told(moesim: Any) -> None:
     out = moesim(*words("mixtral")).out
     assert "# Not understood: --no-window-of-mine\n" in out
     assert "--fp16" not in out  # commented out in the script
-    assert "# Note: routing limited to 4 groups" in moesim(*words("deepseek")).out
+    assert "# Note: left to the profile megatron-core: cross_entropy_loss_fusion" in moesim(*words("deepseek")).out
 
 
 def test_every_open_variable_is_named_at_its_line(moesim: Any) -> None:

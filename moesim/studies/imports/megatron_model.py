@@ -113,6 +113,9 @@ def _experts(settings: Settings, experts: int, dense: int, gated: bool, routed: 
     }
     if shared := settings.number("moe_shared_expert_intermediate_size"):
         found |= {"num_shared_experts": max(1, round(shared / found["ffn_size"])), "shared_ffn_size": shared}
+    groups, limit = settings.number("moe_router_num_groups"), settings.number("moe_router_group_topk")
+    if groups and limit and groups > limit:
+        found |= {"expert_groups": groups, "groups_per_token": limit}
     first = routed.index(True) if any(routed) else 0
     places = [layer for layer, is_routed in enumerate(routed) if is_routed]
     every = places[1] - places[0] if len(places) > 1 else 1

@@ -245,9 +245,5 @@ def _experts(settings: Settings, found: dict[str, Any]) -> None:
     ]
     if fused:
         found["fusions"] = fused
-    groups, limit = settings.number("moe_router_num_groups"), settings.number("moe_router_group_topk")
-    devices = settings.number("moe_router_topk_limited_devices")
-    if devices or (groups and limit):
-        settings.notes.append(
-            f"routing limited to {devices or limit} groups: where a group of experts is a node, write node_limit: {devices or limit}"
-        )
+    if devices := settings.number("moe_router_topk_limited_devices"):
+        settings.notes.append(f"moe_router_topk_limited_devices: where a device is a node, write node_limit: {devices}")
