@@ -99,7 +99,7 @@ bottlenecks.add(
 )
 bottlenecks.add(
     "padding",
-    Bottleneck("Padding and wasted expert FLOPs", "layout", "-", padding, 13, routing="any", scale=lambda _: 1.0),
+    Bottleneck("Padding and wasted expert FLOPs", "layout", "-", padding, 13, routing="any"),
     summary="Expert FLOPs on rows that no token has, over those on rows of tokens.",
     source=SOURCE,
 )
