@@ -18,16 +18,17 @@ def arbitrary_order(machine: Machine, mesh: Mesh) -> Machine:
 
 
 def _anywhere(size: Numeric, machine: Machine, axis: str, mesh: Mesh) -> Group:
-    per_node = np.clip(shared_domain(size, machine), 1.0, size)
+    per_node = shared_domain(size, machine)
     return Group(size, per_node, machine.reach(size, mesh.stride(axis), per_node))
 
 
 def shared_domain(size: Numeric, machine: Machine) -> Numeric:
-    r"""Expected members of a group in the NVLink domain of one of them. [-]
+    r"""Members of a group in an NVLink domain of the job, the fewest of any, as everywhere in a placement. [-]
 
-    .. math:: 1 + (s - 1) \frac{g - 1}{G - 1}
+    .. math:: \max\left(1, \left\lfloor s g / G \right\rfloor\right)
 
-    for a group of s of the G GPUs of a job in domains of g.
+    for a group of s of the G GPUs of a job in domains of g: even members that are dealt out as well as can be leave so
+    many; the slowest domain sets the pace.
     """
     domain = np.minimum(machine.nvlink_domain, machine.num_gpus)
-    return 1 + (size - 1) * (domain - 1) / max(machine.num_gpus - 1, 1)
+    return np.maximum(np.floor(size * domain / machine.num_gpus), 1.0)

@@ -106,6 +106,7 @@ class Situation:
             "domain": machine.nvlink_domain,
             "num_gpus": machine.num_gpus,
             "num_experts": model.moe.num_experts if model.moe else 1,
+            "shared_size": model.moe.shared_size if model.moe else 0,
             "num_layers": len(model.layers),
             "num_heads": model.layers[-1].attention.num_heads,
             "micro_batches": self.micro_batches,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+from collections.abc import Sequence
 
 import numpy as np
 from rich.box import SIMPLE
@@ -23,6 +24,8 @@ STYLES = {PLUS: "blue", MINUS: "dark_orange3", DEPENDS: "grey50", BLANK: ""}
 ABSENT = "n/a"
 LEGEND = "+ reduces, - adds, △ depends, empty no direct effect"
 DIMENSIONS = {"B": "bytes", "s": "time"}
+SIGNS_A_TABLE, SIZES_A_TABLE, NAMED = 24, 7, 8
+"""Methods beside each other: signs, sizes, and signs under names in place of numbers."""
 MOST = 6
 """Scenarios of a way that are listed."""
 
@@ -72,28 +75,36 @@ def sign_of(cell: Cell) -> str:
 
 
 def table(found: Answer, size: bool = False) -> RenderableType:
-    """Bottlenecks by methods; with `size` how much in place of the sign."""
+    """Bottlenecks by methods, so many beside each other as fit; with `size` how much in place of the sign."""
+    names = found.matrix.methods
+    most = SIZES_A_TABLE if size else SIGNS_A_TABLE
+    parts: list[RenderableType] = [Text(_about(found), style="bold")]
+    for start in range(0, len(names), most):
+        parts.extend(_part(found, size, names[start : start + most], start))
+    notes = [_sizes_note() if size else LEGEND]
+    if any(not cell.possible for cell in found.matrix.cells.values()):
+        notes.append(f"{ABSENT}: no such strategy is legal there")
+    if found.complexity and not size:
+        notes.append("* the report's judgement, not derived")
+    return Group(*parts, Text("; ".join(notes)), *_agreement(found))
+
+
+def _part(found: Answer, size: bool, names: Sequence[str], start: int) -> list[RenderableType]:
+    """One table, with a line of what its numbers stand for where names are too long for heads."""
     matrix = found.matrix
+    heads = [methods.get(name).title for name in names]
+    numbered = not size and len(names) > NAMED
     shown = Table(box=SIMPLE, padding=(0, 1 if size else 0, 0, 0), pad_edge=False)
     shown.add_column("bottleneck", no_wrap=True)
-    heads = [methods.get(name).title for name in matrix.methods]
-    for number, head in enumerate(heads, start=1):
-        shown.add_column(head if size or len(heads) <= 8 else str(number), justify="center", no_wrap=True)
+    for number, head in enumerate(heads, start=start + 1):
+        shown.add_column(str(number) if numbered else head, justify="center", no_wrap=True)
     for row in matrix.bottlenecks:
-        cells = [matrix.cells[method, row] for method in matrix.methods]
-        shown.add_row(row, *(_text(cell, size) for cell in cells))
-    judged = [found.complexity.get(method, "") for method in matrix.methods]
+        shown.add_row(row, *(_text(matrix.cells[method, row], size) for method in names))
+    judged = [found.complexity.get(method, BLANK) for method in names]
     if any(judged) and not size:
         shown.add_row("integration complexity *", *(Text(sign, STYLES[sign] + " dim") for sign in judged))
-    lines = [Text(_about(found), style="bold")]
-    if not size and len(heads) > 8:
-        lines.append(Text(", ".join(f"{number} {head}" for number, head in enumerate(heads, start=1))))
-    notes = [_sizes_note() if size else LEGEND]
-    if any(not cell.possible for cell in matrix.cells.values()):
-        notes.append(f"{ABSENT}: no such strategy is legal there")
-    if any(judged) and not size:
-        notes.append("* the report's judgement, not derived")
-    return Group(*lines, shown, Text("; ".join(notes)), *_agreement(found))
+    legend = ", ".join(f"{number} {head}" for number, head in enumerate(heads, start=start + 1))
+    return [*([Text(legend)] if numbered else []), shown]
 
 
 def _text(cell: Cell, size: bool) -> Text:

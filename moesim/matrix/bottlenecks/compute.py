@@ -30,6 +30,7 @@ def small_products(case: Case) -> Terms:
     seconds: Numeric = 0.0
     casts: Numeric = 0.0
     flop: Numeric = 0.0
+    share = real_share(case)
     for priced, times in case.ops():
         op = priced.op
         if op.name.endswith(AGAIN):
@@ -37,7 +38,7 @@ def small_products(case: Case) -> Terms:
         if isinstance(op.work, FusedExperts):
             seconds, flop = seconds + times * priced.seconds, flop + times * op.work.flop
         elif op.category == "grouped_gemm" and isinstance(op.work, Gemm):
-            seconds, flop = seconds + times * priced.seconds, flop + times * op.work.flop * real_share(case)
+            seconds, flop = seconds + times * priced.seconds, flop + times * op.work.flop * share
         elif _is_cast(op) and op.name.startswith("expert"):
             casts = casts + times * priced.seconds
     ideal = np.maximum(flop / case.plan.machine.gpu.bf16_flop_rate, 1e-30)
@@ -47,12 +48,13 @@ def small_products(case: Case) -> Terms:
 def model_kernels(case: Case) -> Terms:
     """Seconds of the model's kernels for a useful FLOP at the BF16 peak; passes and casts have rows of their own. [-]"""
     found: dict[str, Numeric] = {}
+    multiplied = multiplied_rows(case)
     for priced, times in case.ops():
         op = priced.op
         if op.category not in KERNELS or _is_cast(op) or op.name.startswith(PASSES):
             continue
         name = "repeated" if op.name.endswith(AGAIN) else op.category
-        rows = multiplied_rows(case) if op.category == "grouped_gemm" else 1.0
+        rows = multiplied if op.category == "grouped_gemm" else 1.0
         found[name] = found.get(name, 0.0) + times * rows * priced.seconds
     found |= case.read(stretched_seconds)  # lost beside messages and copies, by their class
     ideal = _model_flop(case) / case.plan.machine.gpu.bf16_flop_rate

@@ -47,6 +47,7 @@ def padding(case: Case) -> Terms:
     slots: Numeric = 0.0
     useful: Numeric = 0.0
     aligned: Numeric = 0.0
+    share = real_share(case)
     for priced, times in case.ops():
         work = priced.op.work
         if isinstance(work, FusedExperts):  # reads rows where they are: no segment has to be aligned
@@ -54,7 +55,6 @@ def padding(case: Case) -> Terms:
         if priced.op.category != "grouped_gemm" or not isinstance(work, Gemm) or priced.op.name.endswith(AGAIN):
             continue
         rows = work.groups * (work.k if "wgrad" in priced.op.name else work.m)
-        share = real_share(case)
         useful = useful + times * work.flop * share
         slots = slots + times * work.flop * (1 - share)
         if setting.products.padding is None and not setting.products.kernel_each:
@@ -99,7 +99,7 @@ bottlenecks.add(
 )
 bottlenecks.add(
     "padding",
-    Bottleneck("Padding and wasted expert FLOPs", "layout", "-", padding, 13, routing="any", scale=lambda _: 1.0),
+    Bottleneck("Padding and wasted expert FLOPs", "layout", "-", padding, 13, routing="any"),
     summary="Expert FLOPs on rows that no token has, over those on rows of tokens.",
     source=SOURCE,
 )

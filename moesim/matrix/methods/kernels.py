@@ -45,7 +45,7 @@ methods.add(
     source=REPORT,
 )
 FUSED = MXFP8 | ROWS | {"dispatch_precision": "recipe", "expert_kernel": "fused", "overlap_shared_expert": False}
-SEPARATE = {"expert_kernel": "separate", "overlap_shared_expert": True}
+SEPARATE = {"expert_kernel": "separate", "overlap_shared_expert": Formula("shared_size > 0")}
 methods.add(
     "megamoe",
     Method(
