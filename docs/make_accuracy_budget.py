@@ -36,7 +36,7 @@ group. Grey is what the parts do not explain.
 
 How each is made:
 
-- **kernels, power, messages, host**: the interval of each estimate, [as explained there](../README.md): prices of a family of
+- **kernels, power, messages, host**: the interval of each estimate, [as explained there](design.md#reading-the-answer): prices of a family of
   kernels or collectives off together by the residuals of their calibration, and constants without one off by a spread for
   their kind of evidence.
 - **overlap**: a step with and without every overlap that the run has; a run may miss {overlap} of the gain. Assumed.

@@ -55,6 +55,7 @@ def test_independent_errors_add_in_quadrature(estimates):
 
 
 def test_what_nobody_doubts_has_no_width(small, monkeypatch):
+    small = replace(small, machine=replace(small.machine, step_errors={}))
     exact = interval(small.machine, 2.0, dict.fromkeys(KERNELS, (2.0, 2.0)), ())
     assert exact.low_s == exact.high_s == 2.0
     monkeypatch.setattr(intervals, "SPREADS", dict.fromkeys(SPREADS, 0.0))

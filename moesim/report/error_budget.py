@@ -63,7 +63,7 @@ def budget_figure(table: Sequence[Mapping[str, Any]], path: Path) -> None:
     from matplotlib.figure import Figure
 
     with rc_context({"svg.hashsalt": "moesim", "font.size": 9}):
-        figure = Figure(figsize=(9, 0.55 * len(table) + 1.6), layout="constrained")
+        figure = Figure(figsize=(10, 0.45 * len(table) + 1.4), layout="constrained")
         axes = figure.subplots()
         names = [f"{one['family']} ({one['rows']})" for one in table]
         starts = [0.0] * len(table)
@@ -76,7 +76,7 @@ def budget_figure(table: Sequence[Mapping[str, Any]], path: Path) -> None:
         axes.plot([100 * one["found"] for one in table], names, "k|", markersize=16, label="found")
         axes.invert_yaxis()
         axes.set_xlabel("one standard error of a step [%]; parts by their share of the variance")
-        axes.legend(fontsize=8, loc="lower right")
+        axes.legend(fontsize=8, loc="center left", bbox_to_anchor=(1.0, 0.5))
         figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None, dpi=110)
 
 

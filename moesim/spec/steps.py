@@ -27,6 +27,8 @@ SOFTWARE = "software"
 SHIPPED = "software-steps"
 FIELD = "field-"
 """Beginning of the names of residuals that say what a field may move."""
+MOE_FIELDS = ("rank_imbalance", "routing", "overlap_ep", "transport")
+"""Fields that mean nothing without experts."""
 MOST = 12
 """Numbers of one family of software that may be fitted."""
 
@@ -171,7 +173,7 @@ def spreads(one: CalibrationSpec | None, software: str, is_moe: bool) -> dict[st
     known = one.residuals.get(kind)
     found = {STEPS: known.sigma if known else DERIVED_SPREAD * one.residuals["all"].sigma}
     fields = ((name.removeprefix(FIELD), spread) for name, spread in one.residuals.items() if name.startswith(FIELD))
-    return found | {name: spread.sigma for name, spread in fields}
+    return found | {name: spread.sigma for name, spread in fields if is_moe or name not in MOE_FIELDS}
 
 
 def shipped() -> CalibrationSpec | None:

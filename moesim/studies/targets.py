@@ -113,7 +113,7 @@ def _step_times(rows: Sequence[Row]) -> Iterator[Line]:
         size = np.abs(errors)
         median, p90, bias = float(np.median(size)), float(np.quantile(size, 0.9)), float(np.median(errors))
         limits = ((one.median, median, "median"), (one.p90, p90, "p90"), (one.bias, abs(bias), "bias"))
-        asked = [f"{name} {'+-' if name == 'bias' else '<= '}{limit:.0%}" for limit, _, name in limits if limit]
+        asked = [f"{name} {'within ' if name == 'bias' else '<= '}{limit:.0%}" for limit, _, name in limits if limit]
         met = all(value <= limit for limit, value, _ in limits if limit) if asked else None
         told = f"median {median:.1%}, p90 {p90:.1%}, bias {bias:+.1%}"
         yield Line(f"step: {one.name}", ", ".join(asked), told, len(errors), met)

@@ -27,6 +27,7 @@ rows: {read: 40, used: 30}
 residuals:
   all: {count: 30, q05: -0.32898, q50: 0.0, q95: 0.32898}
   megatron-core-moe: {count: 20, q05: -0.16449, q50: 0.0, q95: 0.16449}
+  field-rank_imbalance: {count: 20, q05: -0.16449, q50: 0.0, q95: 0.16449}
   field-overlap_tp: {count: 20, q05: -0.016449, q50: 0.0, q95: 0.016449}
 """
 
@@ -77,9 +78,10 @@ def test_what_is_set_wins(own):
 
 def test_a_step_is_known_as_well_as_others_of_its_kind(own):
     one = load(SCENARIO).with_changes({"calibrations": own()})
-    assert one.machine.step_errors == pytest.approx({"steps": 0.1, "overlap_tp": 0.01}, rel=1e-3)
+    assert one.machine.step_errors == pytest.approx({"steps": 0.1, "overlap_tp": 0.01, "rank_imbalance": 0.1}, rel=1e-3)
     spec = validate(CalibrationSpec, read_document(Path(own())))
     assert steps.spreads(spec, "xtuner", is_moe=True)["steps"] == pytest.approx(DERIVED_SPREAD * 0.2, rel=1e-3)
+    assert "rank_imbalance" not in steps.spreads(spec, "xtuner", is_moe=False)
     assert steps.spreads(None, "xtuner", is_moe=True) == {}
 
 

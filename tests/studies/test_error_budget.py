@@ -56,7 +56,7 @@ def test_families_stand_apart_and_rows_without_a_figure_do_not_count():
 
 
 def test_the_budget_of_a_step():
-    problem = load("qwen3-235b-h100x256")
+    problem = load("qwen3-235b-h100x256").with_changes({"rank_imbalance": "1"})
     found = row_budget(problem, estimate(problem))
     assert set(found.errors) == set(GROUPS)
     assert found.errors["kernels"] > 0
