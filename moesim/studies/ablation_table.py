@@ -17,6 +17,7 @@ from moesim.base.errors import SpecError, did_you_mean
 from moesim.problem import Problem
 from moesim.spec import library
 from moesim.studies.run_table import Refused, Row, run_of, table_rows
+from moesim.studies.step_factors import judged
 from moesim.studies.validate import shipped_table
 
 SHIPPED = "ablation_pairs.csv"
@@ -171,4 +172,6 @@ def side_problem(words: str) -> Problem | Refused:
     except SpecError as error:
         return Refused(row["run_id"], "invalid-row", "; ".join(issue.what for issue in error.issues))
     broken = [one.violation for one in problem.check()]
-    return Refused(row["run_id"], broken[0].rule, broken[0].message) if broken else problem
+    if broken:
+        return Refused(row["run_id"], broken[0].rule, broken[0].message)
+    return judged(problem, row["run_id"])  # no pair is judged by a fit that has seen its runs
