@@ -118,6 +118,10 @@ def measured_runs(path: Path, models: Path | None = None) -> tuple[list[FitRun],
         if isinstance(run, Refused):
             dropped["cannot be expressed"] += 1
             continue
+        strategy = run.problem.strategy
+        if strategy.adapter != "none" or strategy.optimizer_offload or strategy.activation_offload:
+            dropped["adapters and offload: kept to check"] += 1
+            continue
         family = fits.family(run.problem.software.name)
         if run.step_time_s is None or run.row.get("status", "ok") == "oom":
             dropped["no step time"] += 1
