@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 HELP = """Say what may explain the gap between a measured step and its estimate, the likeliest first.
 
 A term is likely where it explains the whole gap within its own 90 % interval. What a healthy run shows is the breakdown.
+With --trace, where a measured step of one rank spends more than its estimate.
 """
 
 
@@ -26,6 +28,10 @@ def command(
     model: grammar.ModelOption = None,
     cluster: grammar.ClusterOption = None,
     changes: grammar.SetOption = None,
+    trace: Annotated[
+        Path | None, typer.Option("--trace", metavar="FILE", help="A profile of the run, one rank.")
+    ] = None,
+    stage: Annotated[int, typer.Option("--stage", metavar="N", help="Pipeline rank of the trace.")] = 0,
     as_json: grammar.JsonOption = False,
     output: grammar.OutputOption = None,
 ) -> None:
@@ -37,7 +43,16 @@ def command(
     from moesim.studies.diagnose import diagnose
 
     found = diagnose(problem, seconds)
-    grammar.deliver(found.to_dict(), _tables(found), as_json, output)
+    plain, shown = found.to_dict(), _tables(found)
+    if trace is not None:
+        from rich.console import Group
+
+        from moesim.cli.trace_model import matched
+        from moesim.report.trace_model import match_tables
+
+        beside = matched(trace, problem, stage)
+        plain, shown = plain | {"trace": beside.to_dict()}, Group(shown, match_tables(beside))
+    grammar.deliver(plain, shown, as_json, output)
 
 
 def _tables(found: Diagnosis) -> RenderableType:

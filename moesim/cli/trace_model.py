@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from moesim.base.errors import SpecError
 from moesim.cli import grammar
 from moesim.cli.trace import RulesOption, Trace, Traces, progress, rules_of
+
+if TYPE_CHECKING:
+    from moesim.problem import Problem
+    from moesim.studies.trace_match import TraceMatch
 
 GpuOption = Annotated[
     str | None, typer.Option("--gpu", metavar="GPU", help="GPU of the trace, where the file does not name a known one.")
@@ -61,17 +66,24 @@ def match(
 ) -> None:
     """Match a step with its estimate: errors by operation, what either side has alone, where the steps differ."""
     grammar.writable(output=output)
-    problem = grammar.changed_problem(scenario, None, None, changes)
+    found = matched(trace, grammar.changed_problem(scenario, None, None, changes), stage, step, rules)
 
     from moesim.report.trace_model import match_tables
+
+    grammar.deliver(found.to_dict(), match_tables(found), as_json, output)
+
+
+def matched(
+    trace: Path, problem: Problem, stage: int, step: int | None = None, rules: Path | None = None
+) -> TraceMatch:
+    """A step of the only trace in a file beside the estimate of a problem."""
     from moesim.studies.trace_match import trace_match
     from moesim.studies.trace_summary import works
 
     with progress() as opened, works([trace], rules_of(rules), opened) as read:
         if len(read) > 1:
             raise SpecError.single(str(trace), "", f"holds {len(read)} traces", "name one rank")
-        found = trace_match(read[0], problem, stage, step)
-    grammar.deliver(found.to_dict(), match_tables(found), as_json, output)
+        return trace_match(read[0], problem, stage, step)
 
 
 def replay(

@@ -74,6 +74,17 @@ def test_a_match(moesim, trace):
         assert words in shown.out
 
 
+def test_a_diagnosis_with_a_trace_says_what_kinds_of_work_differ(moesim, trace):
+    call = ("diagnose", "zoo-004", "--measured", "24.2s", "--trace", trace)
+    found = moesim(*call, "--json").json
+    assert {"suspects", "gap_s"} <= set(found)
+    matched = moesim("trace", "match", trace, "--scenario", "zoo-004", "--json").json
+    assert found["trace"] == matched
+    assert "kinds of work, sums of kernel times" in moesim(*call).out
+    (line,) = moesim(*call, "--stage", 99).lines
+    assert line.startswith("--stage: 99 is no pipeline rank")
+
+
 def test_a_difference_and_a_conversion(moesim, made, trace, tmp_path):
     target = tmp_path / "t.perfetto.json"
     converted = moesim("trace", "convert", trace, "-o", target)
