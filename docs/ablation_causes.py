@@ -30,6 +30,11 @@ INTERLEAVED = (
     "and for the host, and are priced as the wire alone."
 )
 CAUSES = {
+    "ABL-078": "Host. With the host time that steps of this software ask for, the run in MXFP8 is bound by launches, and what "
+    "faster products save does not show.",
+    "ABL-098": "Host. With the host time that steps of this software ask for, the overlapped pairs are bound by launches, so that "
+    "hiding the exchange gains little.",
+    "ABL-265": "Factors of the stack on memory and network, fitted without these runs, slow both layouts by more than they differ.",
     "ABL-001|ABL-009": HOST,
     "ABL-044": "Which inputs the source keeps in FP8 is not said. Here all of them are; the routed rows alone, as "
     "they are dispatched, make two "

@@ -14,6 +14,7 @@ from moesim.cost.transports import leg_time
 from moesim.estimator import estimate
 from moesim.problem import load
 from moesim.studies.collectives import bus_factor, price, setting
+from moesim.studies.step_factors import at_factors
 
 PAGE = Path(__file__).with_name("accuracy_fabrics.md")
 ROWS = PAGE.parents[1] / "tests" / "published" / "multi_node.csv"
@@ -104,11 +105,11 @@ def rows() -> list[Row]:
 
 
 def exchange_lines() -> list[str]:
-    """One dispatch and the step of Qwen3-235B with the experts inside and across the NVLink domain."""
+    """One dispatch and the step of Qwen3-235B with the experts inside and across the NVLink domain, nothing fitted to steps."""
     lines = []
     for name, cluster, changes in CASES:
         problem = load("qwen3-235b-h100x256")
-        problem = problem.with_changes(changes) if changes else problem
+        problem = at_factors(problem.with_changes(changes) if changes else problem, {})
         plan, answer = problem.plan(), estimate(problem)
         leg = plan.leg
         assert leg is not None

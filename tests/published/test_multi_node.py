@@ -10,6 +10,7 @@ from moesim.cost.transports import leg_time
 from moesim.estimator import estimate
 from moesim.problem import load
 from moesim.studies.collectives import price, setting
+from moesim.studies.step_factors import at_factors
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 LONG = 16 * 2.0**30
@@ -73,7 +74,7 @@ def test_unfitted_rows_of_healthy_clusters(rows):
 
 def exchange(changes):
     problem = load("qwen3-235b-h100x256")
-    problem = problem.with_changes(changes) if changes else problem
+    problem = at_factors(problem.with_changes(changes) if changes else problem, {})
     plan = problem.plan()
     assert plan.leg is not None
     spent = float(leg_time(plan.transport, plan.leg, plan.expert_group, plan.machine))
