@@ -46,9 +46,6 @@ CAUSES = {
     ),
     "ABL-089": GB200_HOST.format("the repeated up-projection costs its launches, not its products."),
     "ABL-090": GB200_HOST.format("graphs take away more launches than the estimate has exposed."),
-    "ABL-098": "The merged pairs hide all of the exchange but its ends: predicted -19 % of the step, published -11 %. "
-    "The side with overlap is predicted 17 % too fast, the other 10 %: what pairs of passes lose to each other on a "
-    "real GPU beyond the SMs of the transport is not known.",
     "ABL-099": "Pipeline of 32 ranks with one layer a chunk: predicted 17.6 s, measured 24.2 s. Host and uneven "
     "ranks, see `zoo-004` in "
     "accuracy.md. The side with FSDP, 17.6 s, is predicted within 5 %.",
@@ -90,8 +87,6 @@ CAUSES = {
     "ABL-264": "The side without FSDP. 1,254 TFLOP/s is below what nearly the same layout reaches in other "
     "releases (1,474 on B200 in "
     "25.02, 1,593 in 25.09); its recipe of FP8 is not printed.",
-    "ABL-265": "Both sides in an FP8 recipe that is not printed, and the side with FSDP with activations offloaded: what "
-    "of the copies the wire of the gathers leaves is not published.",
     "OABL-03[34]": "FSDP runs of another MoE block and optimizer than the one that is priced, as the report says.",
     "OABL-038": "Row-wise exchange of a small model (rows of 2,048 values): with its rate, read off a model of "
     "4,096, it makes two fifths of the "

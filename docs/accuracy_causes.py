@@ -25,8 +25,6 @@ TARGET_CAUSES = {
     "the allocator holds beside tensors is one share for all.",
     "runs that fitted": "Qwen3-30B-A3B and Qwen3-235B-A22B with MXFP8: the rows say that nothing is recomputed, and the "
     "activations as priced do not fit beside the state. What such runs keep in fewer bits is not printed.",
-    "rows of expressible": "Offload of optimizer and activations (21) and LoRA (11) of a run table are refused, with the reason; "
-    "the rest cannot be as printed.",
     "memory,": "See the weakest stacks.",
     "step: KOR": "Unfused attention of 2022.",
     "order of layouts": "See the jobs below.",

@@ -43,10 +43,10 @@ def test_dispatch_traffic_is_rows_times_width_times_legs(situation):
     assert total(situation, "dispatch-traffic") == pytest.approx(expected)
 
 
-def test_eight_bit_rows_take_33_of_64_bytes_on_one_leg_of_four(situation):
+def test_eight_bit_rows_take_33_of_64_bytes(situation):
     low = {"precision": "mxfp8", "fp8_params": True, "dispatch_precision": "recipe"}
     ratio = total(situation, "dispatch-traffic", **low) / total(situation, "dispatch-traffic")
-    assert ratio == pytest.approx((3 + 33 / 64) / 4)
+    assert ratio == pytest.approx(33 / 64)  # rows are cast on all four legs
 
 
 def test_repeating_whole_layers_repeats_the_two_forward_legs(situation):
