@@ -31,7 +31,9 @@ def test_a_layer_launches_as_many_kernels_as_were_counted_for_it_or_for_each_ope
         plan = plan_of(small, **changes)
         layer = price_blocks(plan)[plan.model.layers[0], True, False]
         operations = sum(float(launches(priced.op, plan.mesh)) for priced in (*layer.forward, *layer.backward))
-        assert launched(layer) == pytest.approx(2.7 * operations * plan.machine.host.launch)
+        assert launched(layer) == pytest.approx(
+            plan.machine.runtime.launches_per_operation * operations * plan.machine.host.launch
+        )
         counted = replace(plan.machine, runtime=replace(plan.machine.runtime, launches_per_moe_layer=90))
         layer = price_blocks(replace(plan, machine=counted))[plan.model.layers[0], True, False]
         assert launched(layer) == pytest.approx(90 * plan.machine.host.launch)

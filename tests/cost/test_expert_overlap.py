@@ -152,7 +152,9 @@ def test_delayed_weight_gradients_join_the_merged_pairs(free):
     base = free.strategy.replace(transport="nccl-alltoall", overlap_ep=True)
     before, after = (estimate(free, base.replace(delay_wgrad=flag)) for flag in (False, True))
     assert after.step_time_s != before.step_time_s
-    assert after.breakdown_s["grouped_gemm"] == pytest.approx(before.breakdown_s["grouped_gemm"], rel=0.1)
+    products = ("grouped_gemm", "gemm")
+    spent = [sum(answer.breakdown_s[name] for name in products) for answer in (before, after)]
+    assert 0 < spent[1] < 1.1 * spent[0]  # what is put off runs beside the exchange, off the longest path
 
 
 @pytest.fixture(scope="module")

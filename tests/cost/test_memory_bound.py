@@ -9,14 +9,16 @@ from moesim.calibrate.points import points
 from moesim.cost.from_spec import build_gpu
 from moesim.cost.memory_bound import traffic_time
 from moesim.spec import library
+from moesim.studies.step_factors import at_factors
 
 
 def test_nothing_to_move_takes_no_time(gpu):
     assert traffic_time(0.0, gpu) == 0
 
 
-def test_a_large_copy_reaches_the_published_bandwidth(gpu):
-    assert 2.9e12 < 1e9 / traffic_time(1e9, gpu) < 3.05e12
+def test_a_large_copy_reaches_the_published_bandwidth(qwen):
+    """Alone: what a step sustains of it is another matter."""
+    assert 2.9e12 < 1e9 / traffic_time(1e9, at_factors(qwen, {}).machine.gpu) < 3.05e12
 
 
 def test_a_small_kernel_takes_its_ramp(gpu):

@@ -9,6 +9,7 @@ from moesim.cost.attention import attention_time
 from moesim.cost.blocks import price_blocks
 from moesim.cost.pipeline import _behind
 from moesim.spec import library
+from moesim.studies.step_factors import at_factors
 from moesim.workload.ops import AttentionCore
 
 
@@ -29,7 +30,7 @@ def changed(found, **runtime):
 
 
 def test_the_first_library_multiplies_16_bit_matrices_slower_and_no_others():
-    early, late = problem("llm-foundry").machine.gpu.rates, problem("torchtitan").machine.gpu.rates
+    early, late = (at_factors(problem(name), {}).machine.gpu.rates for name in ("llm-foundry", "torchtitan"))
     share = library.get("gpus", "h100-sxm-80gb").kernels.gemm_first_library.value
     assert early["bf16"] == pytest.approx(share * late["bf16"])
     assert early["fp8"] == late["fp8"]

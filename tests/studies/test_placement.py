@@ -10,6 +10,7 @@ from moesim.fabric.layout import Layout
 from moesim.studies.fabric_groups import axis_traffic, fabric_groups
 from moesim.studies.placed_groups import axis_members, neighbours, ranks, step_times_of
 from moesim.studies.placement import legal_orders, placements
+from moesim.studies.step_factors import at_factors
 
 
 @pytest.fixture(scope="module")
@@ -69,8 +70,8 @@ def test_all_orders_together_are_each_alone(small):
 
 def test_experts_are_best_inside_a_node(qwen):
     """EP8 on nodes of eight: strided experts send most of their rows over the NICs."""
-    answer = placements(qwen.with_changes({"ep": 8}))
-    assert answer.best.expert[0] == "ep"
+    answer = placements(at_factors(qwen.with_changes({"ep": 8}), {}))
+    assert answer.best.expert[0].startswith("ep")
     assert answer.best.experts_per_domain == 8
     strided = min((one for one in answer.ranked if one.expert[0] == "edp"), key=lambda one: one.seconds["ep"])
     assert strided.step_s > 1.1 * answer.best.step_s
