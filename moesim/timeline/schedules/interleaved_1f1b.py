@@ -6,7 +6,7 @@ import numpy as np
 
 from moesim.base.errors import Violation
 from moesim.timeline.graph import IntArray
-from moesim.timeline.schedule import Schedule, one_forward_one_backward
+from moesim.timeline.schedule import FILLED, Schedule, one_forward_one_backward
 from moesim.timeline.schedules import schedules
 
 SOURCE = "narayanan2021"
@@ -57,6 +57,10 @@ class InterleavedOneForwardOneBackward(Schedule):
             warmup = (vpp - 1) * round_size + 2 * (pp - 1 - rank) + extra_warmup
             programs.append(one_forward_one_backward(forward, backward, warmup))
         return programs
+
+    def alike(self, pp: int, micro_batches: int, vpp: int) -> int:
+        """Return a few rounds where they are of p micro-batches; else rounds differ with the micro-batches."""
+        return micro_batches if micro_batches % pp else min(micro_batches, FILLED * pp)
 
     def in_flight(self, pp: int, micro_batches: int, vpp: int, extra_warmup: int = 0) -> tuple[int, ...]:
         """Return min(m v, (v - 1) g + 2 (p - 1 - r) + 1), and those issued early."""
