@@ -83,17 +83,17 @@ def assignments(options: Sequence[str] | None, option: str) -> dict[str, str]:
 
 def variants(options: Sequence[str] | None) -> list[dict[str, str]]:
     """Return every combination of the values in ``--vary``; one empty combination without it."""
-    axes = {path: _split(value) for path, value in assignments(options, "--vary").items()}
+    axes = {path: values(text) for path, text in assignments(options, "--vary").items()}
     problems = Collector()
-    for path, values in axes.items():
-        if not values:
+    for path, found in axes.items():
+        if not found:
             problems.add(f"--vary {path}", "", "has no values", f"write for example --vary {path}=1,2,4")
     problems.raise_if_any()
-    return [dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())]
+    return [dict(zip(axes, case, strict=True)) for case in itertools.product(*axes.values())]
 
 
-def _split(text: str) -> list[str]:
-    """Split at commas outside brackets: ``[a, b],none`` are two values."""
+def values(text: str) -> list[str]:
+    """Return the values of a list, split at commas outside brackets: ``[a, b],none`` are two values."""
     parts, depth = [""], 0
     for letter in text:
         depth += (letter in "[({") - (letter in "])}")

@@ -28,6 +28,7 @@ import moesim.cli.place as place
 import moesim.cli.roofline as roofline
 import moesim.cli.scale as scale
 import moesim.cli.schedule as schedule
+import moesim.cli.search as search
 import moesim.cli.sensitivity as sensitivity
 import moesim.cli.specs as specs
 import moesim.cli.validate as validate
@@ -54,6 +55,7 @@ app.command("place", help=place.HELP)(place.command)
 app.command("recompute", help=memory_studies.RECOMPUTE_HELP)(memory_studies.recompute)
 app.command("scale", help=scale.HELP)(scale.command)
 app.command("schedule", help=schedule.HELP)(schedule.command)
+app.command("search", help=search.HELP)(search.command)
 app.command("sensitivity", help=sensitivity.HELP)(sensitivity.command)
 app.command("specs", help=specs.HELP)(specs.command)
 app.command("validate", help=validate.HELP)(validate.command)

@@ -64,9 +64,7 @@ def _kinds(frame: Frame, tables: Tables, places: np.ndarray) -> _Kinds:
 def _start(rank: BusyRank, kinds: _Kinds, splits: bool) -> Array:
     """Time before the first chunk of a rank and behind its last one, on the pipeline on which it is shorter. [s]"""
     ways = 1 if splits else 2
-    found = [
-        before @ kinds.passing + ways * sent for before, sent in zip(rank.before, rank.sent_before, strict=True)
-    ]
+    found = [before @ kinds.passing + ways * sent for before, sent in zip(rank.before, rank.sent_before, strict=True)]
     return np.minimum.reduce(found)
 
 

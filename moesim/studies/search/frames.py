@@ -215,7 +215,9 @@ def _most(rows: Counts) -> Counts:
     return np.array(kept)
 
 
-def _largest(rows: list[tuple[Any, ...]], plan: Plan, states: dict[tuple[int, ...], RankState]) -> list[tuple[Any, ...]]:
+def _largest(
+    rows: list[tuple[Any, ...]], plan: Plan, states: dict[tuple[int, ...], RankState]
+) -> list[tuple[Any, ...]]:
     """Ranks of which none holds at most what another one of the same stages holds; those with a loss all stay."""
     found: list[tuple[Any, ...]] = []
     for one in sorted(rows, key=lambda row: -int(row[2].sum(axis=1).max())):

@@ -69,8 +69,7 @@ class Defaults:
         if key not in self._known:
             self._known[key] = self._split(strategy)
         return [
-            (Part(name, strategy.replace(**made, **columns)), index)
-            for name, made, columns, index in self._known[key]
+            (Part(name, strategy.replace(**made, **columns)), index) for name, made, columns, index in self._known[key]
         ]
 
     def _split(self, strategy: Strategy) -> list[tuple[int, dict[str, Any], Columns, Index]]:

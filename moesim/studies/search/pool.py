@@ -84,6 +84,8 @@ class Pool:
 
     def run(self, number: int) -> None:
         """Run the most promising plans."""
+        if not self._waiting:
+            return
         places = np.concatenate([np.full(len(one.columns), place) for place, one in enumerate(self._waiting)])
         inside = np.concatenate([np.arange(len(one.columns)) for one in self._waiting])
         bounds = np.concatenate([one.bounds for one in self._waiting])
@@ -124,8 +126,10 @@ class Pool:
         if self.front:
             may = np.ones(len(bounds), dtype=bool)
             for plan in self.best:
-                may &= (bounds <= plan.step_time_s) & (peaks <= plan.peak_bytes) | (peaks < plan.peak_bytes) | (
-                    bounds < plan.step_time_s
+                may &= (
+                    (bounds <= plan.step_time_s) & (peaks <= plan.peak_bytes)
+                    | (peaks < plan.peak_bytes)
+                    | (bounds < plan.step_time_s)
                 )
             return may
         if len(self.best) < self.top:

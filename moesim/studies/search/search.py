@@ -164,6 +164,7 @@ def search(
         walk.run(told)
     except KeyboardInterrupt:
         complete = False
+        pool.run(max(top, 1))
     seconds = time.perf_counter() - started
     counts = walk.counts
     ranked = dict(counts.refused.most_common())

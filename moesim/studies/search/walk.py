@@ -178,4 +178,3 @@ def _in_tables(problem: Problem, strategy: Strategy) -> bool:
         or strategy.two_batch_overlap
         or strategy.activation_offload
     )
-
