@@ -10,7 +10,7 @@ from moesim.base.errors import SpecError
 from moesim.cli import grammar
 
 if TYPE_CHECKING:
-    from moesim.studies.search.search import Progress
+    pass
 
 HELP = """Find the best layouts of a job: every legal combination, exactly.
 

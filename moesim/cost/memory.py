@@ -88,7 +88,7 @@ def rank_memory(plan: Plan, blocks: Blocks) -> tuple[RankMemory, ...]:
     """Memory of each pipeline rank."""
     strategy = plan.strategy
     ranks = np.array(plan.schedule.stage_rank(strategy.pp, strategy.vpp))
-    held_by = held_chunks_of(plan.schedule, strategy.pp, plan.num_micro_batches, strategy.vpp, plan.extra_warmup)
+    held_by = _held(plan.schedule, strategy.pp, plan.num_micro_batches, strategy.vpp, plan.extra_warmup)
     kept, later = stage_bytes(plan, blocks, kept_bytes), stage_bytes(plan, blocks, waiting)
     transient, moved = transients(plan, blocks), strategy.activation_offload
     found = []
@@ -253,7 +253,7 @@ def _wide(value: Numeric, shape: tuple[int, ...]) -> NDArray[np.floating[Any]]:
 
 
 @lru_cache(maxsize=32)
-def held_chunks_of(schedule: Schedule, *shape: int) -> tuple[tuple[IntArray, IntArray, IntArray], ...]:
+def _held(schedule: Schedule, *shape: int) -> tuple[tuple[IntArray, IntArray, IntArray], ...]:
     """Stages of each rank, and how many chunks of each it holds, whole or for a weight gradient, when it matters."""
     return tuple(kept_chunks(program) for program in schedule.order(*shape))
 

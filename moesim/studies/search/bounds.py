@@ -65,11 +65,11 @@ def _start(rank: BusyRank, kinds: _Kinds, splits: bool) -> Array:
     """Time before the first chunk of a rank and behind its last one, on the pipeline on which it is shorter. [s]"""
     ways = 1 if splits else 2
     found = [before @ kinds.passing + ways * sent for before, sent in zip(rank.before, rank.sent_before, strict=True)]
-    return np.minimum.reduce(found)
+    return np.asarray(np.minimum.reduce(found))
 
 
 def _work(rank: BusyRank, kinds: _Kinds) -> Array:
     """Time that a micro-batch keeps a rank busy. [s]"""
     if kinds.work is not None:
         return np.asarray(rank.work @ kinds.work)
-    return np.maximum.reduce([rank.work @ lane for lane in kinds.lanes])
+    return np.asarray(np.maximum.reduce([rank.work @ lane for lane in kinds.lanes]))

@@ -8,17 +8,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from moesim.cost.memory import RankState, held_chunks_of, rank_state, routed_layers
+from moesim.base.numeric import Numeric
+from moesim.cost.memory import RankState, rank_state, routed_layers
 from moesim.cost.pipeline import boundary_time
 from moesim.cost.plan import Plan
 from moesim.cost.replication import stage_reduction_time
 from moesim.cost.update import optimizer_time
 from moesim.problem import Problem
+from moesim.studies.search.holding import Holding, Holdings, largest_rows
+from moesim.studies.search.legality import Standing
 from moesim.studies.search.tables import Array, StageKinds, column_plan, wide
-from moesim.workload.stages import Stage
 from moesim.workload.strategy import Strategy
-
-Counts = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,8 +32,8 @@ class BusyRank:
 
     work: Array
     before: tuple[Array, ...]
-    sends: Array | float
-    sent_before: tuple[Array | float, ...]
+    sends: Numeric
+    sent_before: tuple[Numeric, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,8 +46,8 @@ class HeldRank:
 
     state: RankState
     kinds: tuple[int, ...]
-    whole: Counts
-    waiting: Counts
+    whole: NDArray[np.int64]
+    waiting: NDArray[np.int64]
     in_flight: float
 
 
@@ -78,32 +78,37 @@ class Frame:
 
 
 def frame(
-    problem: Problem, strategy: Strategy, stages: tuple[Stage, ...], kinds_of: StageKinds, micro_batches: Array,
+    problem: Problem,
+    strategy: Strategy,
+    standing: Standing,
+    shared: tuple[StageKinds, Holdings],
     columns: NDArray[np.int64],
-) -> Frame:  # fmt: skip
+) -> Frame:
     """What a shape has the same for all methods of a layer.
 
     Parameters
     ----------
     problem, strategy
         The job, and a strategy with the shape, over the legal columns only.
-    stages
-        Where the layers are.
-    kinds_of
-        Kinds of stages of the whole search.
-    micro_batches, columns
-        Of each column: micro-batches of a step, and its place in the part. (n,)
+    standing
+        What is known of the shape, for all columns of its part.
+    shared
+        Kinds of stages, and what ranks hold, of the whole search.
+    columns
+        Places of the legal columns in the part. (n,)
     """
+    stages, micro_batches = standing.stages, standing.micro_batches[columns]
+    kinds_of, holdings = shared
     plan = column_plan(problem, strategy, stages)
     kinds = np.array(kinds_of.of(stages))
     owners = np.array(plan.schedule.stage_rank(strategy.pp, strategy.vpp))
     used = tuple(int(kind) for kind in np.unique(kinds))
     local = np.searchsorted(used, kinds)
     owned = [np.flatnonzero(owners == rank) for rank in range(strategy.pp)]
-    last_of = {tuple(local[stages_]): rank for rank, stages_ in enumerate(owned)}
+    last_of = {tuple(local[stages_].tolist()): rank for rank, stages_ in enumerate(owned)}
     first_of: dict[tuple[int, ...], int] = {}
     for rank, stages_ in enumerate(owned):
-        first_of.setdefault(tuple(local[stages_]), rank)
+        first_of.setdefault(tuple(local[stages_].tolist()), rank)
     sends = _Sends(plan)
     busy = tuple(_busy(plan, owned[rank], local, len(used), sends) for rank in sorted(set(last_of.values())))
     tails = [_tail(plan, rank, owned[rank]) for rank in sorted({*last_of.values(), *first_of.values()})]
@@ -114,10 +119,15 @@ def frame(
         micro_batches,
         used,
         busy,
-        _held(problem, plan, owned, local, states, micro_batches),
+        _held(plan, holdings, _extra_warmup(problem, strategy), local, states, micro_batches),
         np.minimum.reduce([wide(one, plan.shape) for one in tails]),
         len(stages) == 1,
     )
+
+
+def _extra_warmup(problem: Problem, strategy: Strategy) -> int:
+    told = problem.software.constants.get("overlap_ep_extra_warmup")
+    return int(told.value) if told and strategy.overlap_ep else 0
 
 
 class _Sends:
@@ -127,23 +137,23 @@ class _Sends:
         self._plan = plan
         self._length = len(plan.stages) // plan.schedule.pipelines
         blocking = not plan.strategy.overlap_p2p
-        self.behind: list[Array | float] = [
+        self.behind: list[Numeric] = [
             boundary_time(plan, stage) if blocking and (stage + 1) % self._length else 0.0
             for stage in range(len(plan.stages) - 1)
         ] + [0.0]
 
-    def own(self, stages: NDArray[np.int64]) -> Array | float:
+    def own(self, stages: NDArray[np.int64]) -> Numeric:
         """Sends of a micro-batch, forward and backward, of a rank. [s]"""
-        total: Array | float = 0.0
+        total: Numeric = 0.0
         for stage in stages:
             total = total + self.behind[stage]
             if stage % self._length:
                 total = total + self.behind[stage - 1]
         return total
 
-    def before(self, stage: int) -> Array | float:
+    def before(self, stage: int) -> Numeric:
         """Sends on the way of a micro-batch to a stage. [s]"""
-        total: Array | float = 0.0
+        total: Numeric = 0.0
         for one in range(stage - stage % self._length, stage):
             total = total + self.behind[one]
         return total
@@ -169,65 +179,59 @@ def _tail(plan: Plan, rank: int, owned: NDArray[np.int64]) -> Any:
 
 
 def _held(
-    problem: Problem,
     plan: Plan,
-    owned: list[NDArray[np.int64]],
+    holdings: Holdings,
+    extra_warmup: int,
     local: NDArray[np.int64],
     states: dict[tuple[int, ...], RankState],
     micro_batches: Array,
 ) -> tuple[Held, ...]:
     strategy = plan.strategy
-    warmup = problem.software.constants.get("overlap_ep_extra_warmup")
-    extra = int(warmup.value) if warmup and strategy.overlap_ep else 0
     routed = np.array([routed_layers(plan, stage) for stage in plan.stages])
-    groups: dict[object, tuple[list[NDArray[np.int64]], list[tuple[Any, ...]]]] = {}
-    for count in np.unique(micro_batches):
-        alike = plan.schedule.alike(strategy.pp, int(count), strategy.vpp)
-        rows: dict[tuple[Any, ...], tuple[Any, ...]] = {}
-        for stages, whole, waiting in held_chunks_of(plan.schedule, strategy.pp, alike, strategy.vpp, extra):
-            key = tuple(local[stages])
-            kinds, folded = np.unique(local[stages], return_inverse=True)
-            fold = np.eye(len(kinds), dtype=np.int64)[folded]
-            both = _most(np.hstack([whole @ fold, waiting @ fold]))
-            in_flight = float((whole @ routed[stages]).max())
-            rows.setdefault((key, both.tobytes(), in_flight), (key, tuple(kinds.tolist()), both, in_flight))
-        here = np.flatnonzero(micro_batches == count)
-        groups.setdefault(tuple(rows), ([], list(rows.values())))[0].append(here)
-    return tuple(
-        Held(
-            np.concatenate(columns),
-            tuple(
-                HeldRank(states[key], kinds, both[:, : len(kinds)], both[:, len(kinds) :], in_flight)
-                for key, kinds, both, in_flight in _largest(rows, plan, states)
-            ),
-        )
-        for columns, rows in groups.values()
-    )
+    counts, which = np.unique(micro_batches, return_inverse=True)
+    made: dict[int, tuple[HeldRank, ...]] = {}
+    columns: dict[int, list[int]] = {}
+    for place, count in enumerate(counts):
+        ranks = holdings.of(strategy.schedule, strategy.pp, int(count), strategy.vpp, extra_warmup)
+        columns.setdefault(id(ranks), []).append(place)
+        if id(ranks) not in made:
+            made[id(ranks)] = _folded(ranks, local, routed, states)
+    return tuple(Held(np.flatnonzero(np.isin(which, places)), made[key]) for key, places in columns.items())
 
 
-def _most(rows: Counts) -> Counts:
-    """Rows of which none is at most another one everywhere; one of those that are the same."""
-    rows = np.unique(rows, axis=0)
-    kept: list[Counts] = []
-    for row in rows[np.argsort(-rows.sum(axis=1), kind="stable")]:
-        if not any((row <= other).all() for other in kept):
-            kept.append(row)
-    return np.array(kept)
+def _folded(
+    ranks: tuple[Holding, ...], local: NDArray[np.int64], routed: NDArray[np.int64], states: dict[Any, RankState]
+) -> tuple[HeldRank, ...]:
+    """What ranks hold by kind of stage, for those that may have the peak."""
+    found: dict[tuple[Any, ...], HeldRank] = {}
+    for rank in ranks:
+        key = tuple(local[rank.stages].tolist())
+        kinds, folded = np.unique(local[rank.stages], return_inverse=True)
+        fold = np.eye(len(kinds), dtype=np.int64)[folded]
+        most = largest_rows(np.hstack([rank.whole @ fold, rank.waiting @ fold]))
+        whole, waiting = most[:, : len(kinds)], most[:, len(kinds) :]
+        in_flight = float((rank.whole @ routed[rank.stages]).max())
+        one = HeldRank(states[key], tuple(kinds.tolist()), whole, waiting, in_flight)
+        found.setdefault((key, most.tobytes(), in_flight), one)
+    return _largest(list(found.values()))
 
 
-def _largest(
-    rows: list[tuple[Any, ...]], plan: Plan, states: dict[tuple[int, ...], RankState]
-) -> list[tuple[Any, ...]]:
-    """Ranks of which none holds at most what another one of the same stages holds; those with a loss all stay."""
-    found: list[tuple[Any, ...]] = []
-    for one in sorted(rows, key=lambda row: -int(row[2].sum(axis=1).max())):
-        key, _, both, in_flight = one
+def _largest(ranks: list[HeldRank]) -> tuple[HeldRank, ...]:
+    """Ranks of which none holds at most what another one of the same stages does; those with a loss all stay."""
+    found: list[HeldRank] = []
+    for one in sorted(ranks, key=lambda rank: -int((rank.whole.sum(axis=1) + rank.waiting.sum(axis=1)).max())):
+        own = np.hstack([one.whole, one.waiting])
         smaller = any(
-            other[0] == key
-            and in_flight <= other[3]
-            and all(any((row <= most).all() for most in other[2]) for row in both)
+            other.state is one.state
+            and one.in_flight <= other.in_flight
+            and _below(own, np.hstack([other.whole, other.waiting]))
             for other in found
         )
-        if states[key].ends or not smaller:
+        if one.state.ends or not smaller:
             found.append(one)
-    return found
+    return tuple(found)
+
+
+def _below(rows: NDArray[np.int64], others: NDArray[np.int64]) -> bool:
+    """Whether each of some rows is at most one of the others everywhere."""
+    return all(bool((row <= others).all(axis=1).any()) for row in rows)

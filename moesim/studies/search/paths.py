@@ -6,9 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from moesim.base.numeric import Numeric
-from moesim.cost.stage import Ops
 from moesim.cost.chunk_graph import EP
 from moesim.cost.chunk_graph import SM as COMPUTE
+from moesim.cost.stage import Ops
 
 Array = NDArray[np.float64]
 SM, EXCHANGE, HOST, CHAIN, LOOP, FIRST_OUT = range(6)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from moesim.cost.memory import Transient, at_peak, rank_phases, total, transients
@@ -34,8 +36,6 @@ def _transient(frame: Frame, tables: Tables) -> Transient:
     plan = frame.plan
     segments = any(policy.segments for policy in tables.plan.recompute)
     if segments or (plan.sharding.weights and not plan.strategy.reshard_after_forward):
-        from dataclasses import replace
-
         return transients(replace(tables.plan, stages=plan.stages), tables.blocks)
     return tables.transient
 
@@ -47,10 +47,10 @@ def _rank(
     shape = kept.shape[2:]
 
     def columns(value: object) -> Array:
-        return wide(value, frame.plan.shape)[here]
+        return np.asarray(wide(value, frame.plan.shape)[here])
 
     def of_table(value: object) -> Array:
-        return wide(value, tables.plan.shape)[places][here]
+        return np.asarray(wide(value, tables.plan.shape)[places][here])
 
     parts = [(kept[ACTIVATIONS, kind], kept[LOGITS, kind]) for kind in rank.kinds]
     parts += [(kept[WAITING, kind], 0.0) for kind in rank.kinds]
@@ -66,4 +66,4 @@ def _rank(
     transient = Transient(of_table(taken.staging), of_table(taken.workspace), of_table(taken.unsharded))
     transport = tables.transport(rank.in_flight)[places][here]
     phases = rank_phases(frame.plan, state, transient, transport, (activations, logits, own))
-    return np.maximum.reduce([wide(total(classes), shape) for classes in phases.values()])
+    return np.asarray(np.max([wide(total(classes), shape) for classes in phases.values()], axis=0))

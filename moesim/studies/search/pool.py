@@ -7,13 +7,17 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from moesim.evaluator import evaluate
+from moesim.evaluator import step_times_of
 from moesim.problem import Problem
 from moesim.studies.search.tables import Array
 from moesim.workload.strategy import COUNTS, DEGREES, Strategy
 
 FULL = 262_144
 """Plans that wait before the best of them are run, to learn which of the others cannot matter."""
+
+
+MORE = 32
+"""Plans that are run at a time while the best ones are not known for sure."""
 
 
 @dataclass(frozen=True)
@@ -77,10 +81,9 @@ class Pool:
 
     def finish(self) -> None:
         """Run plans, the most promising first, until none of the others can be among the best."""
-        number = max(self.top, 32)
+        self.run(self.top)
         while self._size:
-            self.run(number)
-            number = min(2 * number, 1024)
+            self.run(MORE)
 
     def run(self, number: int) -> None:
         """Run the most promising plans."""
@@ -92,11 +95,11 @@ class Pool:
         peaks = np.concatenate([one.peaks for one in self._waiting])
         order = np.lexsort((peaks, bounds) if self.objective == "step" else (bounds, peaks))[:number]
         chosen = [self._waiting[places[one]].plan(int(inside[one])) for one in order]
-        found = evaluate(self.problem, chosen)
+        steps = step_times_of(self.problem, chosen)
         self.runs += len(chosen)
         self.best += [
             Plan(strategy, float(step), float(peak))
-            for strategy, step, peak in zip(chosen, found.step_time_s, found.peak_bytes, strict=True)
+            for strategy, step, peak in zip(chosen, steps, peaks[order], strict=True)
         ]
         self.best = self._ranked()
         gone = np.zeros(len(bounds), dtype=bool)

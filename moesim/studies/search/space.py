@@ -186,6 +186,14 @@ def _transports(problem: Problem, _: Mapping[str, tuple[Any, ...]]) -> tuple[Any
     return tuple(transports.names()) if problem.model.moe else (problem.strategy.transport,)
 
 
+def _schedules(_problem: Problem, _: Mapping[str, tuple[Any, ...]]) -> tuple[Any, ...]:
+    return tuple(schedules.names())
+
+
+def _precisions(problem: Problem, _: Mapping[str, tuple[Any, ...]]) -> tuple[Any, ...]:
+    return tuple(entry.name for entry in recipes.entries() if entry.item.rate in problem.machine.gpu.rates)
+
+
 AUTO: dict[str, Callable[[Problem, Mapping[str, tuple[Any, ...]]], tuple[Any, ...]]] = {
     "tp": _degrees("tp"),
     "cp": _degrees("cp"),
@@ -195,11 +203,9 @@ AUTO: dict[str, Callable[[Problem, Mapping[str, tuple[Any, ...]]], tuple[Any, ..
     "vpp": _chunks,
     "micro_batch": _micro_batches,
     "layout": _layouts,
-    "schedule": lambda problem, known: tuple(schedules.names()),
+    "schedule": _schedules,
     "recompute": _recomputes,
     "transport": _transports,
-    "precision": lambda problem, known: tuple(
-        entry.name for entry in recipes.entries() if entry.item.rate in problem.machine.gpu.rates
-    ),
+    "precision": _precisions,
 }
 """All values of a field that ``auto`` stands for."""

@@ -14,6 +14,7 @@ from moesim.evaluator import evaluate
 from moesim.problem import Problem
 from moesim.studies.search.bounds import step_bounds
 from moesim.studies.search.frames import Frame, frame
+from moesim.studies.search.holding import Holdings
 from moesim.studies.search.legality import Mask, Memory, Part, Standing, standing, with_methods
 from moesim.studies.search.parts import Defaults, Degrees, blocks
 from moesim.studies.search.peaks import peak_bytes
@@ -55,9 +56,9 @@ class Walk:
     def __init__(self, space: Space, pool: Pool) -> None:
         self.space, self.pool, self.counts = space, pool, Counts()
         self._problem = space.problem
-        self._capacity = float(space.problem.machine.gpu.memory_capacity)
-        self._kinds = StageKinds(space.problem)
-        self._names = tuple(axis.name for axis in space.methods)
+        self.capacity = float(space.problem.machine.gpu.memory_capacity)
+        self.kinds, self.holdings = StageKinds(space.problem), Holdings()
+        self.names = tuple(axis.name for axis in space.methods)
 
     def run(self, told: Callable[[], None]) -> None:
         """Walk through the space; ``told`` is called now and then."""
@@ -85,8 +86,8 @@ class _Block:
         self._standing: dict[tuple[Any, ...], Standing] = {}
         self._frames: dict[tuple[Any, ...], Frame] = {}
         self._shapes = list(_choices(walk.space.part(SHAPE)))
-        self._fixed = tuple(name for name in CATEGORIES if name not in walk._names)
-        self._state = tuple(name for name in walk._names if name not in OF_LAYERS)
+        self._fixed = tuple(name for name in CATEGORIES if name not in walk.names)
+        self._state = tuple(name for name in walk.names if name not in OF_LAYERS)
 
     def walk(self, methods: Mapping[str, Any], told: Callable[[], None]) -> None:
         """Look at all shapes with one choice of methods."""
@@ -95,7 +96,7 @@ class _Block:
             for part, index in self._defaults.parts({**shape, **methods}):
                 self._sort(part, len(index), groups)
         for cases in groups.values():
-            self._group(cases, told)
+            self._group(cases)
         told()
 
     def _sort(self, part: Part, size: int, groups: dict[tuple[Any, ...], list[_Case]]) -> None:
@@ -104,7 +105,7 @@ class _Block:
         key = (part.name, *(getattr(strategy, name) for name in self._fixed))
         before = self._standing.get(key)
         if before is None:
-            before = self._standing[key] = standing(self._memory, self._problem, part, self._walk._names)
+            before = self._standing[key] = standing(self._memory, self._problem, part, self._walk.names)
         alive, refused = with_methods(self._memory, part, before)
         legal = int(np.count_nonzero(alive))
         counts.done += size
@@ -117,7 +118,7 @@ class _Block:
         priced = (part.name, len(before.stages) == 1, *(getattr(strategy, name) for name in OF_TABLES))
         groups.setdefault(priced, []).append(_Case(part, before, alive, state))
 
-    def _group(self, cases: list[_Case], told: Callable[[], None]) -> None:
+    def _group(self, cases: list[_Case]) -> None:
         """Price the layers of parts that share them, and look at each."""
         if not _in_tables(self._problem, cases[0].part.strategy):
             for case in cases:
@@ -128,7 +129,7 @@ class _Block:
         place = np.cumsum(union) - 1
         frames = [self._frame(case) for case in cases]
         used = sorted({kind for one in frames for kind in one.kinds})
-        stages = tuple(self._walk._kinds.stages[kind] for kind in used)
+        stages = tuple(self._walk.kinds.stages[kind] for kind in used)
         splits = any(one.plan.schedule.splits for one in frames)
         priced = tables(self._problem, _columns(cases[0].part.strategy, columns), stages, splits, tuple(used))
         for case, one in zip(cases, frames, strict=True):
@@ -137,20 +138,15 @@ class _Block:
     def _frame(self, case: _Case) -> Frame:
         if case.methods_key not in self._frames:
             columns = np.flatnonzero(case.before.alive)
-            self._frames[case.methods_key] = frame(
-                self._problem,
-                _columns(case.part.strategy, columns),
-                case.before.stages,
-                self._walk._kinds,
-                case.before.micro_batches[columns],
-                columns,
-            )
+            strategy = _columns(case.part.strategy, columns)
+            shared = (self._walk.kinds, self._walk.holdings)
+            self._frames[case.methods_key] = frame(self._problem, strategy, case.before, shared, columns)
         return self._frames[case.methods_key]
 
     def _case(self, case: _Case, one: Frame, priced: Tables, places: np.ndarray) -> None:
         alive = case.alive[one.columns]
         peaks = peak_bytes(one, priced, places)
-        fits = alive & (peaks <= self._walk._capacity)
+        fits = alive & (peaks <= self._walk.capacity)
         self._walk.counts.fitting += int(np.count_nonzero(fits))
         if fits.any():
             bounds = step_bounds(one, priced, places)

@@ -11,7 +11,7 @@ from moesim.estimator import estimate
 from moesim.evaluator import evaluate
 from moesim.studies.search.pool import Pool
 from moesim.studies.search.search import search
-from moesim.studies.search.space import space
+from moesim.studies.search.space import Vary, space
 from moesim.studies.search.walk import Walk
 from moesim.timeline.schedules import schedules
 
@@ -115,7 +115,7 @@ def test_a_search_equals_brute_force(tiny, seed):
 
 
 def test_the_answer_is_that_of_single_estimates(tiny):
-    vary = {"tp": [1, 2, 3], "ep": [4, 8], "schedule": ["1f1b", "gpipe"], "recompute": [["moe_act"], []]}
+    vary: Vary = {"tp": [1, 2, 3], "ep": [4, 8], "schedule": ["1f1b", "gpipe"], "recompute": [["moe_act"], []]}
     found = search(tiny, vary, top=3)
     answers = [estimate(tiny, one) for one in combinations(tiny, vary) if not tiny.check(one)]
     fitting = sorted((one.step_time_s, one.memory.peak_bytes) for one in answers if one.feasible)
@@ -133,7 +133,7 @@ def test_the_answer_is_that_of_single_estimates(tiny):
 
 
 def test_other_objectives(tiny):
-    vary = {"tp": [1, 2], "ep": [2, 4, 8], "micro_batch": [1, 2, 4], "recompute": [[], ["full"], ["moe_act"]]}
+    vary: Vary = {"tp": [1, 2], "ep": [2, 4, 8], "micro_batch": [1, 2, 4], "recompute": [[], ["full"], ["moe_act"]]}
     legal = [one for one in combinations(tiny, vary) if not tiny.check(one)]
     exact = evaluate(tiny, legal)
     pairs = sorted(zip(exact.step_time_s[exact.fits], exact.peak_bytes[exact.fits], strict=True))
