@@ -46,7 +46,7 @@ def main() -> None:
     print(
         f"{found.plans_total:,} plans of {job.model.name} on {job.machine.num_gpus:,} GPUs: {found.plans_legal:,} legal, "
         f"{found.plans_fitting:,} fit, {found.runs:,} run exactly for the best {TOP}; {found.seconds:.1f} s, "
-        f"{found.plans_per_s:,.0f} plans/s, {found.plans_legal / found.seconds:,.0f} legal ones/s; {memory:.2f} GiB at most"
+        f"{found.plans_per_s:,.0f} plans/s ({busy:.1f} s of one core with the estimates of the best), {found.plans_legal / found.seconds:,.0f} legal ones/s; {memory:.2f} GiB at most"
     )
     chosen = [one.plan.strategy for one in found.top[:SINGLES]]
     started = time.perf_counter()
