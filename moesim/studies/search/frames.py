@@ -64,7 +64,8 @@ class Frame:
     """A shape over its legal columns.
 
     ``columns``: places of the columns in their part; ``kinds``: those of stages that occur; ``tail``: what follows the
-    last backward at least. (n,) [s]
+    last backward at least. (n,) [s] ``stage_kinds``: place of the kind of each stage among ``kinds``; ``sends``:
+    messages behind each stage that hold up its rank [s]; ``extra_warmup``: forwards issued early.
     """
 
     plan: Plan
@@ -74,7 +75,9 @@ class Frame:
     busy: tuple[BusyRank, ...]
     held: tuple[Held, ...]
     tail: Array
-    single: bool
+    stage_kinds: tuple[int, ...]
+    sends: tuple[Numeric, ...]
+    extra_warmup: int
 
 
 def frame(
@@ -109,7 +112,7 @@ def frame(
     first_of: dict[tuple[int, ...], int] = {}
     for rank, stages_ in enumerate(owned):
         first_of.setdefault(tuple(local[stages_].tolist()), rank)
-    sends = _Sends(plan)
+    sends, extra = _Sends(plan), _extra_warmup(problem, strategy)
     busy = tuple(_busy(plan, owned[rank], local, len(used), sends) for rank in sorted(set(last_of.values())))
     tails = [_tail(plan, rank, owned[rank]) for rank in sorted({*last_of.values(), *first_of.values()})]
     states = {key: rank_state(plan, rank, [int(one) for one in owned[rank]]) for key, rank in first_of.items()}
@@ -119,9 +122,11 @@ def frame(
         micro_batches,
         used,
         busy,
-        _held(plan, holdings, _extra_warmup(problem, strategy), local, states, micro_batches),
+        _held(plan, holdings, extra, local, states, micro_batches),
         np.minimum.reduce([wide(one, plan.shape) for one in tails]),
-        len(stages) == 1,
+        tuple(local.tolist()),
+        tuple(sends.behind),
+        extra,
     )
 
 

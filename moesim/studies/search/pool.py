@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from moesim.evaluator import step_times_of
 from moesim.problem import Problem
+from moesim.studies.search.refine import Least
 from moesim.studies.search.tables import Array
 from moesim.workload.strategy import COUNTS, DEGREES, Strategy
 
@@ -31,12 +32,16 @@ class Plan:
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """Plans of one shape and choice of methods: their strategy in columns, bounds of the step [s], peaks [B]."""
+    """Plans of one shape and choice of methods: their strategy in columns, bounds of the step [s], peaks [B].
+
+    ``least``: what closer bounds follow from; None where they are as close as they get.
+    """
 
     strategy: Strategy
     columns: NDArray[np.int64]
     bounds: Array
     peaks: Array
+    least: Least | None = None
 
     def plan(self, place: int) -> Strategy:
         """The strategy of one plan."""
@@ -49,7 +54,21 @@ class Batch:
 
     def only(self, mask: NDArray[np.bool_]) -> Batch:
         """Some of the plans."""
-        return Batch(self.strategy, self.columns[mask], self.bounds[mask], self.peaks[mask])
+        least = None if self.least is None else self.least.only(mask)
+        return Batch(self.strategy, self.columns[mask], self.bounds[mask], self.peaks[mask], least)
+
+    def refined(self, wanted: NDArray[np.bool_]) -> list[Batch]:
+        """The batch in two: with closer bounds where a plan has as many micro-batches as a wanted one, and the rest."""
+        if self.least is None:
+            return [self]
+        counts = self.least.micro_batches
+        found, left = [], np.ones(len(counts), dtype=bool)
+        for count in np.unique(counts[wanted]):
+            some = counts == count
+            left &= ~some
+            one, least = self.only(some), self.least.only(some)
+            found.append(replace(one, bounds=np.maximum(one.bounds, least.bounds()), least=None))
+        return [*found, self.only(left)] if left.any() else found
 
 
 @dataclass(eq=False)
@@ -70,11 +89,10 @@ class Pool:
     _size: int = 0
 
     def add(self, batch: Batch) -> None:
-        """Take plans in, those that cannot be among the best left out."""
-        left = batch.only(self._may(batch.bounds, batch.peaks))
-        if len(left.columns):
-            self._waiting.append(left)
-            self._size += len(left.columns)
+        """Take in plans that :meth:`may` be among the best."""
+        if len(batch.columns):
+            self._waiting.append(batch)
+            self._size += len(batch.columns)
         if self._size > FULL:
             while self._size > FULL // 2:
                 self.run(max(2 * self.top, 64))
@@ -89,11 +107,10 @@ class Pool:
         """Run the most promising plans."""
         if not self._waiting:
             return
-        places = np.concatenate([np.full(len(one.columns), place) for place, one in enumerate(self._waiting)])
-        inside = np.concatenate([np.arange(len(one.columns)) for one in self._waiting])
-        bounds = np.concatenate([one.bounds for one in self._waiting])
-        peaks = np.concatenate([one.peaks for one in self._waiting])
-        order = np.lexsort((peaks, bounds) if self.objective == "step" else (bounds, peaks))[:number]
+        while self._refine(number):
+            pass
+        places, inside, bounds, peaks = self._joined()
+        order = self._order(bounds, peaks)[:number]
         chosen = [self._waiting[places[one]].plan(int(inside[one])) for one in order]
         steps = step_times_of(self.problem, chosen)
         self.runs += len(chosen)
@@ -104,11 +121,40 @@ class Pool:
         self.best = self._ranked()
         gone = np.zeros(len(bounds), dtype=bool)
         gone[order] = True
-        stays = ~gone & self._may(bounds, peaks)
+        stays = ~gone & self.may(bounds, peaks)
         ends = np.cumsum([len(one.columns) for one in self._waiting])
         kept = [one.only(mask) for one, mask in zip(self._waiting, np.split(stays, ends[:-1]), strict=True)]
         self._waiting = [one for one in kept if len(one.columns)]
         self._size = int(np.count_nonzero(stays))
+
+    def _joined(self) -> tuple[NDArray[np.int64], NDArray[np.int64], Array, Array]:
+        """Batch, place in it, bound and peak of all that wait."""
+        sizes = [len(one.columns) for one in self._waiting]
+        return (
+            np.repeat(np.arange(len(sizes)), sizes),
+            np.concatenate([np.arange(size) for size in sizes]),
+            np.concatenate([one.bounds for one in self._waiting]),
+            np.concatenate([one.peaks for one in self._waiting]),
+        )
+
+    def _order(self, bounds: Array, peaks: Array) -> NDArray[np.int64]:
+        """The most promising first."""
+        return np.lexsort((peaks, bounds) if self.objective == "step" else (bounds, peaks))
+
+    def _refine(self, number: int) -> bool:
+        """Whether there were plans among the most promising that did not have their closer bounds yet."""
+        if self.objective != "step" or not self._waiting:
+            return False
+        places, inside, bounds, peaks = self._joined()
+        order = self._order(bounds, peaks)[:number]
+        rough = [place for place in np.unique(places[order]).tolist() if self._waiting[place].least is not None]
+        closer: list[Batch] = []
+        for place in rough:
+            wanted = np.zeros(len(self._waiting[place].columns), dtype=bool)
+            wanted[inside[order[places[order] == place]]] = True
+            closer += self._waiting[place].refined(wanted)
+        self._waiting = [one for place, one in enumerate(self._waiting) if place not in set(rough)] + closer
+        return bool(rough)
 
     def _key(self, plan: Plan) -> tuple[float, float]:
         pair = (plan.step_time_s, plan.peak_bytes)
@@ -124,7 +170,7 @@ class Pool:
                 kept.append(plan)
         return kept
 
-    def _may(self, bounds: Array, peaks: Array) -> NDArray[np.bool_]:
+    def may(self, bounds: Array, peaks: Array) -> NDArray[np.bool_]:
         """Which plans may be among the best, from their bounds and peaks."""
         if self.front:
             may = np.ones(len(bounds), dtype=bool)

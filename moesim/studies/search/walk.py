@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -19,10 +20,13 @@ from moesim.studies.search.legality import Mask, Memory, Part, Standing, standin
 from moesim.studies.search.parts import Defaults, Degrees, blocks
 from moesim.studies.search.peaks import peak_bytes
 from moesim.studies.search.pool import Batch, Pool
+from moesim.studies.search.refine import least_times
 from moesim.studies.search.space import SHAPE, Axis, Space
 from moesim.studies.search.tables import StageKinds, Tables, tables
 from moesim.workload.strategy import DEGREES, FIELDS, Strategy
 
+LOOK = 10.0
+"""Time after which a few plans are run, so that there is a best one to tell of, and to measure others against. [s]"""
 OF_LAYERS = ("recompute", "transport")
 """Methods on which neither the state of a rank nor its messages depend."""
 CATEGORIES = tuple(name for name in FIELDS if name not in DEGREES)
@@ -62,10 +66,15 @@ class Walk:
 
     def run(self, told: Callable[[], None]) -> None:
         """Walk through the space; ``told`` is called now and then."""
+        looked = time.monotonic()
         for degrees in blocks(self.space):
             block = _Block(self, degrees)
             for methods in _choices(self.space.methods):
-                block.walk(methods, told)
+                block.walk(methods)
+                if time.monotonic() - looked > LOOK:
+                    self.pool.run(self.pool.top)
+                    looked = time.monotonic()
+                told()
         self.pool.finish()
 
 
@@ -89,7 +98,7 @@ class _Block:
         self._fixed = tuple(name for name in CATEGORIES if name not in walk.names)
         self._state = tuple(name for name in walk.names if name not in OF_LAYERS)
 
-    def walk(self, methods: Mapping[str, Any], told: Callable[[], None]) -> None:
+    def walk(self, methods: Mapping[str, Any]) -> None:
         """Look at all shapes with one choice of methods."""
         groups: dict[tuple[Any, ...], list[_Case]] = {}
         for shape in self._shapes:
@@ -97,7 +106,6 @@ class _Block:
                 self._sort(part, len(index), groups)
         for cases in groups.values():
             self._group(cases)
-        told()
 
     def _sort(self, part: Part, size: int, groups: dict[tuple[Any, ...], list[_Case]]) -> None:
         """Count what is refused, and put the rest with what shares its prices."""
@@ -150,7 +158,10 @@ class _Block:
         self._walk.counts.fitting += int(np.count_nonzero(fits))
         if fits.any():
             bounds = step_bounds(one, priced, places)
-            self._walk.pool.add(Batch(case.part.strategy, one.columns, bounds, peaks).only(fits))
+            may = fits & self._walk.pool.may(bounds, peaks)
+            least = least_times(one, priced, places, may)
+            batch = Batch(case.part.strategy, one.columns[may], bounds[may], peaks[may], least)
+            self._walk.pool.add(batch)
 
     def _one_by_one(self, case: _Case) -> None:
         """Run what the tables do not cover."""

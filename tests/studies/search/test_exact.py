@@ -4,6 +4,7 @@ import itertools
 import random
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from moesim.base.errors import SpecError
@@ -59,16 +60,15 @@ def draw(seed):
 
 
 class Watching(Pool):
-    """A pool that also keeps all that it is given."""
+    """A pool that also keeps all that it is given, with its bounds and with the closer ones."""
 
     def __init__(self, problem, top):
         super().__init__(problem, top)
         self.given = []
 
     def add(self, batch):
-        self.given += [
-            (batch.plan(place), batch.bounds[place], batch.peaks[place]) for place in range(len(batch.columns))
-        ]
+        for one in [batch, *batch.refined(np.ones(len(batch.columns), dtype=bool))]:
+            self.given += [(one.plan(place), one.bounds[place], one.peaks[place]) for place in range(len(one.columns))]
         super().add(batch)
 
 
