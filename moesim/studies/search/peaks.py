@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from moesim.cost.memory import Transient, at_peak, rank_phases, total, transients
-from moesim.studies.search.frames import Frame, HeldRank
+from moesim.base.numeric import Numeric
+from moesim.cost.memory import RankState, Transient, at_peak, rank_phases, total, transients
+from moesim.studies.search.frames import Frame
 from moesim.studies.search.tables import ACTIVATIONS, LOGITS, WAITING, Array, Tables, wide
 
 
@@ -22,13 +23,56 @@ def peak_bytes(frame: Frame, tables: Tables, places: np.ndarray) -> Array:
         Column of the tables for each column of the frame.
     """
     kept = tables.bytes[:, tables.rows(frame.kinds)][:, :, places]
+    slots = _slots(frame, tables, kept, places)
     taken = _transient(frame, tables)
+    transient = Transient(*(_columns(one, tables, places) for one in (taken.staging, taken.workspace, taken.unsharded)))
     found = np.zeros(frame.plan.shape)
-    for held in frame.held:
-        here = slice(None) if len(held.columns) == len(found) else held.columns
-        for rank in held.ranks:
-            found[here] = np.maximum(found[here], _rank(frame, tables, rank, kept[..., here], taken, places, here))
+    for slot in slots.values():
+        peak = (slot.activations, slot.logits, slot.own)
+        for classes in rank_phases(frame.plan, slot.state, transient, slot.transport, peak).values():
+            np.maximum(found, total(classes), out=found)
     return found
+
+
+@dataclass(eq=False)
+class _Slot:
+    """What ranks of the same stages keep at their fullest, in all columns of a frame. (n,) [B]"""
+
+    state: RankState
+    own: Array
+    activations: Array
+    logits: Array
+    transport: Array
+
+
+def _slots(frame: Frame, tables: Tables, kept: Array, places: np.ndarray) -> dict[tuple[int, int], _Slot]:
+    """Ranks that may have the peak, those of columns that hold other numbers of chunks side by side."""
+    shape = frame.plan.shape
+    found: dict[tuple[int, int], _Slot] = {}
+    for held in frame.held:
+        here: slice | np.ndarray = slice(None) if len(held.columns) == shape[0] else held.columns
+        some = kept[..., here]
+        seen: dict[int, int] = {}
+        for rank in held.ranks:
+            number = seen[id(rank.state)] = seen.get(id(rank.state), -1) + 1
+            key = (id(rank.state), number)
+            if key not in found:
+                own = np.maximum.reduce([kept[LOGITS, kind] for kind in rank.kinds])
+                found[key] = _Slot(rank.state, own, *(np.zeros(shape) for _ in range(3)))
+            slot = found[key]
+            parts = [(some[ACTIVATIONS, kind], some[LOGITS, kind]) for kind in rank.kinds]
+            counts = rank.whole
+            if rank.waiting.any():
+                parts += [(some[WAITING, kind], 0.0) for kind in rank.kinds]
+                counts = np.column_stack([rank.whole, rank.waiting])
+            slot.activations[here], slot.logits[here] = at_peak(counts, parts, some.shape[2:])
+            slot.transport[here] = tables.transport(rank.in_flight)[places[here]]
+    return found
+
+
+def _columns(value: Numeric, tables: Tables, places: np.ndarray) -> Numeric:
+    """A number of the tables in the columns of a frame."""
+    return np.asarray(wide(value, tables.plan.shape)[places]) if np.ndim(value) else value
 
 
 def _transient(frame: Frame, tables: Tables) -> Transient:
@@ -38,32 +82,3 @@ def _transient(frame: Frame, tables: Tables) -> Transient:
     if segments or (plan.sharding.weights and not plan.strategy.reshard_after_forward):
         return transients(replace(tables.plan, stages=plan.stages), tables.blocks)
     return tables.transient
-
-
-def _rank(
-    frame: Frame, tables: Tables, rank: HeldRank, kept: Array, taken: Transient, places: np.ndarray,
-    here: slice | np.ndarray,
-) -> Array:  # fmt: skip
-    shape = kept.shape[2:]
-
-    def columns(value: object) -> Array:
-        return np.asarray(wide(value, frame.plan.shape)[here])
-
-    def of_table(value: object) -> Array:
-        return np.asarray(wide(value, tables.plan.shape)[places][here])
-
-    parts = [(kept[ACTIVATIONS, kind], kept[LOGITS, kind]) for kind in rank.kinds]
-    parts += [(kept[WAITING, kind], 0.0) for kind in rank.kinds]
-    activations, logits = at_peak(np.column_stack([rank.whole, rank.waiting]), parts, shape)
-    own = np.maximum.reduce([kept[LOGITS, kind] for kind in rank.kinds])
-    state = type(rank.state)(
-        {name: columns(value) if np.ndim(value) else value for name, value in rank.state.base.items()},
-        columns(rank.state.casts),
-        columns(rank.state.update),
-        0.0,
-        rank.state.ends,
-    )
-    transient = Transient(of_table(taken.staging), of_table(taken.workspace), of_table(taken.unsharded))
-    transport = tables.transport(rank.in_flight)[places][here]
-    phases = rank_phases(frame.plan, state, transient, transport, (activations, logits, own))
-    return np.asarray(np.max([wide(total(classes), shape) for classes in phases.values()], axis=0))

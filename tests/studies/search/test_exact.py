@@ -54,7 +54,7 @@ def draw(seed):
         known = tuple(schedules.names()) if name == "schedule" else CHOICES[name]
         most = 5 if name == "schedule" else 2
         values = pick.sample(known, min(most, len(known)))
-        if size * len(values) <= 64:
+        if size * len(values) <= 40:
             vary[name], size = values, size * len(values)
     return vary
 
