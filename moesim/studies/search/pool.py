@@ -76,7 +76,7 @@ class Pool:
     """Keeps what may be among the best.
 
     ``objective``: ``step`` or ``memory``; among plans that are equally good the other one decides. ``front``: keep every
-    plan than which no other one is better in both instead. ``runs``: exact runs so far.
+    plan than which no other one is better in both instead. ``runs``: exact runs so far; ``size``: plans that wait.
     """
 
     problem: Problem
@@ -86,21 +86,21 @@ class Pool:
     best: list[Plan] = field(default_factory=list)
     runs: int = 0
     _waiting: list[Batch] = field(default_factory=list)
-    _size: int = 0
+    size: int = 0
 
     def add(self, batch: Batch) -> None:
         """Take in plans that :meth:`may` be among the best."""
         if len(batch.columns):
             self._waiting.append(batch)
-            self._size += len(batch.columns)
-        if self._size > FULL:
-            while self._size > FULL // 2:
+            self.size += len(batch.columns)
+        if self.size > FULL:
+            while self.size > FULL // 2:
                 self.run(max(2 * self.top, 64))
 
     def finish(self) -> None:
         """Run plans, the most promising first, until none of the others can be among the best."""
         self.run(self.top)
-        while self._size:
+        while self.size:
             self.run(MORE)
 
     def run(self, number: int) -> None:
@@ -125,7 +125,7 @@ class Pool:
         ends = np.cumsum([len(one.columns) for one in self._waiting])
         kept = [one.only(mask) for one, mask in zip(self._waiting, np.split(stays, ends[:-1]), strict=True)]
         self._waiting = [one for one in kept if len(one.columns)]
-        self._size = int(np.count_nonzero(stays))
+        self.size = int(np.count_nonzero(stays))
 
     def _joined(self) -> tuple[NDArray[np.int64], NDArray[np.int64], Array, Array]:
         """Batch, place in it, bound and peak of all that wait."""

@@ -25,8 +25,10 @@ from moesim.studies.search.space import SHAPE, Axis, Space
 from moesim.studies.search.tables import StageKinds, Tables, tables
 from moesim.workload.strategy import DEGREES, FIELDS, Strategy
 
-LOOK = 10.0
+LOOK = 60.0
 """Time after which a few plans are run, so that there is a best one to tell of, and to measure others against. [s]"""
+ENOUGH = 20
+"""Plans that wait for each one wanted before the first are run: most of those to come are then known to be worse."""
 OF_LAYERS = ("recompute", "transport")
 """Methods on which neither the state of a rank nor its messages depend."""
 CATEGORIES = tuple(name for name in FIELDS if name not in DEGREES)
@@ -71,7 +73,8 @@ class Walk:
             block = _Block(self, degrees)
             for methods in _choices(self.space.methods):
                 block.walk(methods)
-                if time.monotonic() - looked > LOOK:
+                first = not self.pool.best and self.pool.size > ENOUGH * self.pool.top
+                if first or time.monotonic() - looked > LOOK:
                     self.pool.run(self.pool.top)
                     looked = time.monotonic()
                 told()
