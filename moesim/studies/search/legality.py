@@ -149,25 +149,32 @@ class Standing:
 
 
 def standing(memory: Memory, problem: Problem, part: Part, methods: Sequence[str]) -> Standing:
-    """What the rules, the schedule and the layout say of the columns of a part; rules that read a method are left open."""
+    """What the schedule, the layout and the rules say of the columns of a part; rules that read a method are left open.
+
+    What refuses all columns is asked first. Nothing else is asked then.
+    """
     strategy = part.strategy
     found = Standing(np.ones(strategy.shape, dtype=bool), np.zeros(strategy.shape))
-    for index in range(len(memory.rules)):
-        holds, reads = memory.ask(index, part)
-        if reads.isdisjoint(methods):
-            found.refuse(memory.name(index), holds)
-        else:
-            found.pending.append(index)
-    candidate = problem.candidate(strategy)
-    found.micro_batches = np.broadcast_to(candidate.num_micro_batches, strategy.shape)
-    if not found.alive.any():
-        return found
     model, schedule = problem.model, find_schedule(strategy.schedule)
+    if schedule.chunks not in (None, strategy.vpp):  # whatever the micro-batches are
+        for violation in schedule.constraints(strategy.pp, 1, strategy.vpp)[:1]:
+            found.refuse(violation.rule, False)
+            return found
     placed = place_layers(len(model.layers), strategy.pp * strategy.vpp, strategy.layout, model.mtp_layers)
     if isinstance(placed, Violation):
         found.refuse(placed.rule, False)
         return found
     found.stages = placed * schedule.pipelines
+    for index in range(len(memory.rules)):
+        holds, reads = memory.ask(index, part)
+        if reads.isdisjoint(methods):
+            found.refuse(memory.name(index), holds)
+            if holds is False:
+                return found
+        else:
+            found.pending.append(index)
+    candidate = problem.candidate(strategy)
+    found.micro_batches = np.broadcast_to(candidate.num_micro_batches, strategy.shape)
     for count in np.unique(found.micro_batches[found.alive]):
         for violation in schedule.constraints(strategy.pp, int(count), strategy.vpp)[:1]:
             found.refuse(violation.rule, found.micro_batches != count)

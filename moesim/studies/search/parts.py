@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -61,6 +61,10 @@ class Defaults:
         self._known: dict[tuple[Any, ...], list[tuple[int, dict[str, Any], Columns, Index]]] = {}
         self._count = itertools.count()
         self._names: dict[tuple[Any, ...], int] = {}
+
+    def follow(self, names: Sequence[str]) -> bool:
+        """Whether a default follows from one of some fields."""
+        return not set(self._keys).isdisjoint(names)
 
     def parts(self, values: Mapping[str, Any]) -> list[tuple[Part, Index]]:
         """The columns with the shape and methods of ``values``; those of which defaults make the same are a part."""

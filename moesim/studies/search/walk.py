@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -98,25 +99,48 @@ class _Block:
         self._standing: dict[tuple[Any, ...], Standing] = {}
         self._frames: dict[tuple[Any, ...], Frame] = {}
         self._shapes = list(_choices(walk.space.part(SHAPE)))
+        self._left = math.prod(len(axis.values) for axis in walk.space.methods)  # choices of methods to come
         self._fixed = tuple(name for name in CATEGORIES if name not in walk.names)
         self._state = tuple(name for name in walk.names if name not in OF_LAYERS)
 
     def walk(self, methods: Mapping[str, Any]) -> None:
         """Look at all shapes with one choice of methods."""
         groups: dict[tuple[Any, ...], list[_Case]] = {}
+        living = []
         for shape in self._shapes:
-            for part, index in self._defaults.parts({**shape, **methods}):
-                self._sort(part, len(index), groups)
+            parts = self._defaults.parts({**shape, **methods})
+            known = [self._stands(part) for part, _ in parts]
+            dead = not any(one.alive.any() for one in known)
+            if dead and not self._defaults.follow(self._walk.names):
+                for (_, index), one in zip(parts, known, strict=True):
+                    self._refuse(one, len(index), self._left)
+                continue
+            living.append(shape)
+            for (part, index), one in zip(parts, known, strict=True):
+                self._sort(part, one, len(index), groups)
+        self._shapes, self._left = living, self._left - 1
         for cases in groups.values():
             self._group(cases)
 
-    def _sort(self, part: Part, size: int, groups: dict[tuple[Any, ...], list[_Case]]) -> None:
+    def _key(self, part: Part) -> tuple[Any, ...]:
+        return (part.name, *(getattr(part.strategy, name) for name in self._fixed))
+
+    def _stands(self, part: Part) -> Standing:
+        """What is known of a part in its shape, whatever the methods are."""
+        key = self._key(part)
+        if key not in self._standing:
+            self._standing[key] = standing(self._memory, self._problem, part, self._walk.names)
+        return self._standing[key]
+
+    def _refuse(self, before: Standing, size: int, times: int) -> None:
+        """Count a part of which nothing is legal with any of some choices of methods."""
+        self._walk.counts.done += times * size
+        for rule, count in before.refused.items():
+            self._walk.counts.refused[rule] += times * count
+
+    def _sort(self, part: Part, before: Standing, size: int, groups: dict[tuple[Any, ...], list[_Case]]) -> None:
         """Count what is refused, and put the rest with what shares its prices."""
         counts, strategy = self._walk.counts, part.strategy
-        key = (part.name, *(getattr(strategy, name) for name in self._fixed))
-        before = self._standing.get(key)
-        if before is None:
-            before = self._standing[key] = standing(self._memory, self._problem, part, self._walk.names)
         alive, refused = with_methods(self._memory, part, before)
         legal = int(np.count_nonzero(alive))
         counts.done += size
@@ -125,7 +149,7 @@ class _Block:
         counts.refused.update(refused)
         if not legal:
             return
-        state = (*key, *(getattr(strategy, name) for name in self._state))
+        state = (*self._key(part), *(getattr(strategy, name) for name in self._state))
         priced = (part.name, len(before.stages) == 1, *(getattr(strategy, name) for name in OF_TABLES))
         groups.setdefault(priced, []).append(_Case(part, before, alive, state))
 
