@@ -213,7 +213,7 @@ def _folded(
         key = tuple(local[rank.stages].tolist())
         kinds, folded = np.unique(local[rank.stages], return_inverse=True)
         fold = np.eye(len(kinds), dtype=np.int64)[folded]
-        most = largest_rows(np.hstack([rank.whole @ fold, rank.waiting @ fold]))
+        most = largest_rows(np.unique(np.hstack([rank.whole @ fold, rank.waiting @ fold]), axis=0))
         whole, waiting = most[:, : len(kinds)], most[:, len(kinds) :]
         in_flight = float((rank.whole @ routed[rank.stages]).max())
         one = HeldRank(states[key], tuple(kinds.tolist()), whole, waiting, in_flight)

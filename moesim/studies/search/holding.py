@@ -16,7 +16,7 @@ Counts = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class Holding:
-    """Chunks that a rank holds at moments of which none holds at most what another one does.
+    """Chunks that a rank holds, at each moment that differs.
 
     ``stages`` of the rank; ``whole`` chunks and those ``waiting`` for a weight gradient. (moments, stages)
     """
@@ -39,13 +39,8 @@ class Holdings:
         key = (schedule, pp, alike, vpp, extra_warmup)
         if key not in self._known:
             programs = item.order(pp, alike, vpp, extra_warmup)
-            self._known[key] = tuple(_fullest(*kept_chunks(program)) for program in programs)
+            self._known[key] = tuple(Holding(*kept_chunks(program)) for program in programs)
         return self._known[key]
-
-
-def _fullest(stages: Counts, whole: Counts, waiting: Counts) -> Holding:
-    most = largest_rows(np.hstack([whole, waiting]))
-    return Holding(stages, most[:, : len(stages)], most[:, len(stages) :])
 
 
 def largest_rows(rows: Counts) -> Counts:

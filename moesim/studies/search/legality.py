@@ -56,18 +56,18 @@ def framework_reads(rule: FrameworkRule) -> frozenset[str]:
 
 
 def single_field_mask(problem: Problem, name: str, values: NDArray[np.float64]) -> Mask:
-    """Which values of a degree break no rule that reads no other degree."""
+    """Which values of a degree break no rule that reads nothing else of the strategy."""
     ones: dict[str, Any] = {**dict.fromkeys(COUNTS, 1), name: values}
     strategy = problem.strategy.replace(**ones)
     mask = np.ones(len(values), dtype=bool)
     for rule in ALL_RULES:
         watched = Watched(strategy)
         holds = rule.holds(replace(problem.candidate(strategy), strategy=cast(Strategy, watched)))
-        if watched.noted & set(COUNTS) == {name}:
+        if watched.noted == {name}:
             mask &= holds
     told = problem.candidate(strategy).values()
     for framework_rule in problem.software.rules:
-        if framework_rule.names & {*COUNTS, *DERIVED} == {name}:
+        if framework_rule.names & {*FIELDS, *DERIVED} == {name}:
             mask &= framework_rule.holds(told)
     return mask
 

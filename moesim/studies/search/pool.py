@@ -161,7 +161,8 @@ class Pool:
         return pair if self.objective == "step" else pair[::-1]
 
     def _ranked(self) -> list[Plan]:
-        ranked = sorted(self.best, key=self._key)
+        once = {plan.strategy: plan for plan in self.best}  # a run that was stopped may have been begun again
+        ranked = sorted(once.values(), key=self._key)
         if not self.front:
             return ranked[: self.top]
         kept: list[Plan] = []

@@ -71,14 +71,13 @@ class Walk:
         """Walk through the space; ``told`` is called now and then."""
         looked = time.monotonic()
         for degrees in blocks(self.space):
-            block = _Block(self, degrees)
+            block = _Block(self, degrees, told)
             for methods in _choices(self.space.methods):
                 block.walk(methods)
                 first = not self.pool.best and self.pool.size > ENOUGH * self.pool.top
                 if first or time.monotonic() - looked > LOOK:
                     self.pool.run(self.pool.top)
                     looked = time.monotonic()
-                told()
         self.pool.finish()
 
 
@@ -91,7 +90,8 @@ def _choices(axes: tuple[Axis, ...]) -> Iterator[dict[str, Any]]:
 class _Block:
     """A block of degrees; what is the same for several methods is worked out once."""
 
-    def __init__(self, walk: Walk, degrees: Degrees) -> None:
+    def __init__(self, walk: Walk, degrees: Degrees, told: Callable[[], None]) -> None:
+        self._told = told
         self._walk, self._degrees = walk, degrees
         self._problem: Problem = walk.space.problem
         self._defaults = Defaults(walk.space, degrees)
@@ -119,6 +119,7 @@ class _Block:
             for (part, index), one in zip(parts, known, strict=True):
                 self._sort(part, one, len(index), groups)
         self._shapes, self._left = living, self._left - 1
+        self._told()
         for cases in groups.values():
             self._group(cases)
 
@@ -169,6 +170,7 @@ class _Block:
         priced = tables(self._problem, _columns(cases[0].part.strategy, columns), stages, splits, tuple(used))
         for case, one in zip(cases, frames, strict=True):
             self._case(case, one, priced, place[one.columns])
+            self._told()
 
     def _frame(self, case: _Case) -> Frame:
         if case.methods_key not in self._frames:

@@ -1,8 +1,9 @@
 """What ranks hold in a short step is what they hold in a long one, for every schedule that says so."""
 
+import numpy as np
 import pytest
 
-from moesim.studies.search.holding import Holdings
+from moesim.studies.search.holding import Holdings, largest_rows
 from moesim.timeline.schedule import FILLED, Schedule
 from moesim.timeline.schedules import schedules
 
@@ -10,7 +11,10 @@ from moesim.timeline.schedules import schedules
 def held(schedule, pp, micro_batches, vpp, extra):
     """Stages and fullest moments of each rank, as the schedule's own program has them."""
     ranks = Holdings().of(schedule, pp, micro_batches, vpp, extra)
-    return [(rank.stages.tolist(), sorted(map(tuple, rank.whole)), sorted(map(tuple, rank.waiting))) for rank in ranks]
+    return [
+        (rank.stages.tolist(), sorted(map(tuple, largest_rows(np.hstack([rank.whole, rank.waiting])).tolist())))
+        for rank in ranks
+    ]
 
 
 @pytest.mark.parametrize("name", schedules.names())
