@@ -6,7 +6,7 @@ import numpy as np
 
 from moesim.base.errors import Violation
 from moesim.timeline.graph import IntArray
-from moesim.timeline.schedule import FILLED, Schedule, one_forward_one_backward
+from moesim.timeline.schedule import Schedule, one_forward_one_backward
 from moesim.timeline.schedules import schedules
 
 SOURCE = "narayanan2021"
@@ -59,8 +59,8 @@ class InterleavedOneForwardOneBackward(Schedule):
         return programs
 
     def alike(self, pp: int, micro_batches: int, vpp: int) -> int:
-        """Return a few rounds where they are of p micro-batches; else rounds differ with the micro-batches."""
-        return micro_batches if micro_batches % pp else min(micro_batches, FILLED * pp)
+        """Return two rounds where they are of p micro-batches; else rounds differ with the micro-batches."""
+        return micro_batches if micro_batches % pp else min(micro_batches, 2 * pp)
 
     def in_flight(self, pp: int, micro_batches: int, vpp: int, extra_warmup: int = 0) -> tuple[int, ...]:
         """Return min(m v, (v - 1) g + 2 (p - 1 - r) + 1), and those issued early."""
