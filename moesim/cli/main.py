@@ -24,6 +24,7 @@ import moesim.cli.fabric as fabric
 import moesim.cli.importing as importing
 import moesim.cli.kernel as kernel
 import moesim.cli.memory_studies as memory_studies
+import moesim.cli.min_gpus as min_gpus
 import moesim.cli.place as place
 import moesim.cli.roofline as roofline
 import moesim.cli.scale as scale
@@ -51,6 +52,7 @@ app.command("diagnose", help=diagnose.HELP)(diagnose.command)
 app.command("explain", help=explain.HELP)(explain.command)
 app.add_typer(fabric.app, name="fabric")
 app.command("max-seq", help=memory_studies.LONGEST_HELP)(memory_studies.longest)
+app.command("min-gpus", help=min_gpus.HELP)(min_gpus.command)
 app.command("place", help=place.HELP)(place.command)
 app.command("recompute", help=memory_studies.RECOMPUTE_HELP)(memory_studies.recompute)
 app.command("scale", help=scale.HELP)(scale.command)

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
 from moesim.base.errors import SpecError
 from moesim.cli import grammar
-
-if TYPE_CHECKING:
-    pass
 
 HELP = """Find the best layouts of a job: every legal combination, exactly.
 
@@ -25,10 +22,7 @@ def command(
     model: grammar.ModelOption = None,
     cluster: grammar.ClusterOption = None,
     changes: grammar.SetOption = None,
-    vary: Annotated[
-        list[str] | None,
-        typer.Option("--vary", metavar="FIELD=A,B,C|auto", help="Values of a field; may be repeated."),
-    ] = None,
+    vary: grammar.SearchOption = None,
     top: Annotated[int, typer.Option("--top", metavar="N", help="How many plans to print.")] = 20,
     objective: Annotated[str, typer.Option("--objective", help="step or memory.")] = "step",
     pareto: Annotated[
@@ -45,7 +39,7 @@ def command(
         raise SpecError.single("--objective", "", "does not go with --pareto", "leave one out")
     grammar.suffixed(output, (".json", ".csv", ".parquet", ".txt"))
     grammar.writable(output=output)
-    axes = _axes(vary)
+    axes = grammar.axes(vary)
     problem = grammar.changed_problem(scenario, model, cluster, changes)
 
     from moesim.report.search import search_table, shown_progress, write_rows
@@ -57,13 +51,3 @@ def command(
         write_rows(output, found)
         output = None
     grammar.deliver(found.to_dict(), search_table(found), as_json, output)
-
-
-def _axes(vary: list[str] | None) -> dict[str, Any] | None:
-    """Values by field, ``auto`` kept as a word; None where nothing is varied by name."""
-    if not vary:
-        return None
-    found: dict[str, Any] = {}
-    for path, text in grammar.assignments(vary, "--vary").items():
-        found[path] = "auto" if text == "auto" else grammar.values(text)
-    return found

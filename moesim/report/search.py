@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 
 from moesim.report.estimate import gibibytes, seconds
+from moesim.studies.fewest import Tried
 from moesim.studies.search.search import Found, Progress, Search
 
 RULES = 12
@@ -46,6 +47,22 @@ def search_table(found: Search) -> RenderableType:
     if len(found.refused) > RULES:
         refused.add_row(f"{len(found.refused) - RULES} more", f"{sum(list(found.refused.values())[RULES:]):,}")
     return Group(table, *([refused] if found.refused else []))
+
+
+def fewest_table(tried: Sequence[Tried]) -> RenderableType:
+    """A row a number of nodes, with the fastest layout that fits."""
+    table = Table(title="the fewest nodes on which a layout fits", title_justify="left")
+    for column in ("nodes", "GPUs", "legal", "fit", "step", "GiB", "layout"):
+        table.add_column(column, justify="left" if column == "layout" else "right")
+    for one in tried:
+        row = [str(one.nodes), f"{one.gpus:,}", f"{one.found.plans_legal:,}", f"{one.found.plans_fitting:,}"]
+        if one.found.top:
+            best = one.found.top[0]
+            names = tuple(axis.name for axis in one.found.space.axes)
+            told = ", ".join(f"{name} {_word(value)}" for name, value in best.to_dict(names)["varied"].items())
+            row += [seconds(best.plan.step_time_s), gibibytes(best.plan.peak_bytes), told]
+        table.add_row(*row)
+    return table
 
 
 def _title(found: Search) -> str:

@@ -58,3 +58,15 @@ def test_a_table_and_a_file(moesim, small_file, tmp_path):
 def test_bad_input_is_one_line(moesim, small_file, options, what):
     (line,) = moesim("search", str(small_file), *options).lines
     assert what in line
+
+
+def test_the_fewest_nodes_on_which_a_job_fits(moesim, small_file):
+    options = ("min-gpus", str(small_file), "--nodes", "8,1,2", "--vary", "tp=1,2", "--vary", "pp=1,2,4")
+    heavy = ("--set", "cluster.node=hgx-h100", "--set", "model=qwen3-30b-a3b", "--set", "ep=8")
+    answer = moesim(*options, *heavy, "--json").json
+    tried = answer["tried"]
+    assert [one["nodes"] for one in tried] == sorted(one["nodes"] for one in tried)
+    assert all(not one["plans_fitting"] for one in tried[:-1])
+    assert answer["nodes"] == tried[-1]["nodes"]
+    assert tried[-1]["plans_fitting"] > 0
+    assert str(answer["nodes"]) in moesim(*options, *heavy).out
