@@ -187,5 +187,6 @@ class Pool:
         last = self.best[-1]
         if self.objective == "step":
             return np.asarray(bounds <= last.step_time_s)
-        slack = 1e-9 * last.peak_bytes  # peaks of a search and of a run differ by rounding
-        return np.asarray(peaks <= last.peak_bytes + slack)
+        slack = 1e-9 * last.peak_bytes  # the same peak in another order of additions
+        smaller, alike = peaks < last.peak_bytes - slack, peaks <= last.peak_bytes + slack
+        return np.asarray(smaller | (alike & (bounds <= last.step_time_s)))

@@ -54,7 +54,7 @@ def draw(seed):
         known = tuple(schedules.names()) if name == "schedule" else CHOICES[name]
         most = 5 if name == "schedule" else 2
         values = pick.sample(known, min(most, len(known)))
-        if size * len(values) <= 40:
+        if size * len(values) <= 32:
             vary[name], size = values, size * len(values)
     return vary
 
@@ -85,7 +85,10 @@ def tiny(small):
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_a_search_equals_brute_force(tiny, seed):
+def test_a_search_equals_brute_force(variants, seed):
+    tiny = list(variants.values())[seed // 2 % 4].with_changes(
+        {"cluster.count": 2, "global_batch": 32, "strategy.pp": 2}
+    )
     problem = replace(tiny, software=tiny.software.model_copy(update={"rules": ()})) if seed % 2 else tiny
     vary = draw(seed)
     plans = [(strategy, problem.check(strategy)) for strategy in combinations(tiny, vary)]
@@ -141,8 +144,10 @@ def test_other_objectives(tiny):
     found = search(tiny, vary, pareto=True)
     assert [one.plan.step_time_s for one in found.top] == pytest.approx([step for step, _ in front], rel=1e-9)
     assert 1 < len(front) < len(pairs)
-    least = search(tiny, vary, top=1, objective="memory").top[0].plan.peak_bytes
-    assert least == pytest.approx(min(peak for _, peak in pairs), rel=1e-9)
+    least = search(tiny, vary, top=3, objective="memory")
+    smallest = sorted(pairs, key=lambda one: (one[1], one[0]))[:3]
+    assert [one.plan.peak_bytes for one in least.top] == pytest.approx([peak for _, peak in smallest], rel=1e-9)
+    assert [one.plan.step_time_s for one in least.top] == pytest.approx([step for step, _ in smallest], rel=1e-9)
 
 
 def test_a_stopped_search_tells_what_it_has(tiny):
