@@ -39,11 +39,10 @@ def step_bounds(frame: Frame, tables: Tables, places: np.ndarray) -> Array:
         Column of the tables for each column of the frame.
     """
     kinds = _kinds(frame, tables, places)
-    splits = frame.plan.schedule.splits
     share = frame.micro_batches / frame.plan.schedule.pipelines
     longest = np.zeros(frame.plan.shape)
     for rank in frame.busy:
-        np.maximum(longest, _start(rank, kinds, splits) + share * (_work(rank, kinds) + rank.sends), out=longest)
+        np.maximum(longest, _start(rank, kinds) + share * (_work(rank, kinds) + rank.sends), out=longest)
     return (longest + frame.tail) * (1 - ROUNDING)
 
 
@@ -61,10 +60,9 @@ def _kinds(frame: Frame, tables: Tables, places: np.ndarray) -> _Kinds:
     return _Kinds(passing, None, (*lanes, forward, backward))
 
 
-def _start(rank: BusyRank, kinds: _Kinds, splits: bool) -> Array:
+def _start(rank: BusyRank, kinds: _Kinds) -> Array:
     """Time before the first chunk of a rank and behind its last one, on the pipeline on which it is shorter. [s]"""
-    ways = 1 if splits else 2
-    found = [before @ kinds.passing + ways * sent for before, sent in zip(rank.before, rank.sent_before, strict=True)]
+    found = [before @ kinds.passing + sent for before, sent in zip(rank.before, rank.sent_before, strict=True)]
     return np.asarray(np.minimum.reduce(found))
 
 

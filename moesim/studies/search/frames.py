@@ -27,7 +27,7 @@ class BusyRank:
 
     ``work``: how many stages of each kind it runs; ``before``: stages of each kind that a micro-batch passes before its
     first, on each pipeline that runs through it; ``sends``: seconds of the messages behind its own chunks, and
-    ``sent_before`` of those on the way to it. [-, s]
+    ``sent_before`` of those on the way to it and behind it. [-, s]
     """
 
     work: Array
@@ -157,10 +157,13 @@ class _Sends:
         return total
 
     def before(self, stage: int) -> Numeric:
-        """Sends on the way of a micro-batch to a stage. [s]"""
+        """Sends on the way of a micro-batch to a stage, and of a whole backward back from the stage before it. [s]"""
+        first = stage - stage % self._length
         total: Numeric = 0.0
-        for one in range(stage - stage % self._length, stage):
+        for one in range(first, stage):
             total = total + self.behind[one]
+        for one in range(first, stage - 1):
+            total = total + (0.0 if self._plan.schedule.splits else self.behind[one])
         return total
 
 
