@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from moesim.evaluator import Evaluation, evaluate
     from moesim.problem import Problem, from_names, load
     from moesim.result import Estimate, Timeline
+    from moesim.studies.search.search import search
     from moesim.workload.strategy import Strategy
 
 from moesim.base.display import bind
@@ -27,6 +28,7 @@ _HOMES = {
     "evaluate": "moesim.evaluator",
     "from_names": "moesim.problem",
     "load": "moesim.problem",
+    "search": "moesim.studies.search.search",
 }
 __all__ = [
     "Estimate",
@@ -39,6 +41,7 @@ __all__ = [
     "evaluate",
     "from_names",
     "load",
+    "search",
 ]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -44,12 +44,26 @@ def evaluate(problem: Problem, strategies: Sequence[Strategy]) -> Evaluation:
     """
     times = np.full(len(strategies), np.nan)
     peaks = np.full(len(strategies), np.nan)
+    for piece, plan in _plans(problem, strategies):
+        times[piece], peaks[piece] = plan_columns(plan)
+    capacity = problem.machine.gpu.memory_capacity
+    return Evaluation(times, peaks, ~np.isnan(times), np.nan_to_num(peaks, nan=np.inf) <= capacity)
+
+
+def step_times_of(problem: Problem, strategies: Sequence[Strategy]) -> NDArray[np.float64]:
+    """Step time of each strategy, as :func:`evaluate` has it; NaN where it is not legal. (n,) [s]"""
+    times = np.full(len(strategies), np.nan)
+    for piece, plan in _plans(problem, strategies):
+        times[piece] = step_columns(plan)
+    return times
+
+
+def _plans(problem: Problem, strategies: Sequence[Strategy]) -> Iterator[tuple[NDArray[np.int64], Plan]]:
+    """Indices of legal strategies, and the plan that has them as columns."""
     for members in _groups(problem, strategies):
         for start in range(0, len(members), PIECE):
             piece = members[start : start + PIECE]
-            times[piece], peaks[piece] = _together(problem, [strategies[index] for index in piece])
-    capacity = problem.machine.gpu.memory_capacity
-    return Evaluation(times, peaks, ~np.isnan(times), np.nan_to_num(peaks, nan=np.inf) <= capacity)
+            yield piece, _together(problem, [strategies[index] for index in piece])
 
 
 def _groups(problem: Problem, strategies: Sequence[Strategy]) -> list[NDArray[np.int64]]:
@@ -78,9 +92,8 @@ def _stacked(strategies: list[Strategy]) -> Strategy:
     )
 
 
-def _together(problem: Problem, strategies: list[Strategy]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    plan = replace(problem.plan(strategies[0]), strategy=_stacked(strategies), shape=(len(strategies),))
-    return plan_columns(plan)
+def _together(problem: Problem, strategies: list[Strategy]) -> Plan:
+    return replace(problem.plan(strategies[0]), strategy=_stacked(strategies), shape=(len(strategies),))
 
 
 def step_columns(plan: Plan) -> NDArray[np.float64]:

@@ -30,6 +30,9 @@ VaryOption = Annotated[
     list[str] | None,
     typer.Option("--vary", metavar="PATH=A,B,C", help="Try several values of one path; may be repeated."),
 ]
+SearchOption = Annotated[
+    list[str] | None, typer.Option("--vary", metavar="FIELD=A,B,C|auto", help="Values of a field; may be repeated.")
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON: SI numbers, the unit in the key.")]
 OutputOption = Annotated[
     Path | None, typer.Option("--out", "-o", "--output", metavar="FILE", help="Write the answer to a file.")
@@ -92,17 +95,25 @@ def assignments(options: Sequence[str] | None, option: str) -> dict[str, str]:
 
 def variants(options: Sequence[str] | None) -> list[dict[str, str]]:
     """Return every combination of the values in ``--vary``; one empty combination without it."""
-    axes = {path: _split(value) for path, value in assignments(options, "--vary").items()}
+    varied = {path: values(text) for path, text in assignments(options, "--vary").items()}
     problems = Collector()
-    for path, values in axes.items():
-        if not values:
+    for path, found in varied.items():
+        if not found:
             problems.add(f"--vary {path}", "", "has no values", f"write for example --vary {path}=1,2,4")
     problems.raise_if_any()
-    return [dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())]
+    return [dict(zip(varied, case, strict=True)) for case in itertools.product(*varied.values())]
 
 
-def _split(text: str) -> list[str]:
-    """Split at commas outside brackets: ``[a, b],none`` are two values."""
+def axes(options: Sequence[str] | None) -> dict[str, Any] | None:
+    """Return the values of a search by field, ``auto`` kept as a word; None where nothing is varied by name."""
+    if not options:
+        return None
+    told = assignments(options, "--vary")
+    return {path: "auto" if text == "auto" else values(text) for path, text in told.items()}
+
+
+def values(text: str) -> list[str]:
+    """Return the values of a list, split at commas outside brackets: ``[a, b],none`` are two values."""
     parts, depth = [""], 0
     for letter in text:
         depth += (letter in "[({") - (letter in "])}")

@@ -27,10 +27,12 @@ import moesim.cli.importing as importing
 import moesim.cli.kernel as kernel
 import moesim.cli.matrix as matrix
 import moesim.cli.memory_studies as memory_studies
+import moesim.cli.min_gpus as min_gpus
 import moesim.cli.place as place
 import moesim.cli.roofline as roofline
 import moesim.cli.scale as scale
 import moesim.cli.schedule as schedule
+import moesim.cli.search as search
 import moesim.cli.sensitivity as sensitivity
 import moesim.cli.specs as specs
 import moesim.cli.trace as trace
@@ -58,10 +60,12 @@ app.command("max-seq", help=memory_studies.LONGEST_HELP)(memory_studies.longest)
 trace_model.register(trace.app)
 app.add_typer(trace.app, name="trace")
 app.command("matrix", help=matrix.HELP)(matrix.command)
+app.command("min-gpus", help=min_gpus.HELP)(min_gpus.command)
 app.command("place", help=place.HELP)(place.command)
 app.command("recompute", help=memory_studies.RECOMPUTE_HELP)(memory_studies.recompute)
 app.command("scale", help=scale.HELP)(scale.command)
 app.command("schedule", help=schedule.HELP)(schedule.command)
+app.command("search", help=search.HELP)(search.command)
 app.command("sensitivity", help=sensitivity.HELP)(sensitivity.command)
 app.command("specs", help=specs.HELP)(specs.command)
 app.command("validate", help=validate.HELP)(validate.command)

@@ -86,69 +86,145 @@ def plan_memory(plan: Plan) -> tuple[RankMemory, ...]:
 
 def rank_memory(plan: Plan, blocks: Blocks) -> tuple[RankMemory, ...]:
     """Memory of each pipeline rank."""
-    strategy, machine = plan.strategy, plan.machine
+    strategy = plan.strategy
     ranks = np.array(plan.schedule.stage_rank(strategy.pp, strategy.vpp))
     held_by = _held(plan.schedule, strategy.pp, plan.num_micro_batches, strategy.vpp, plan.extra_warmup)
     kept, later = stage_bytes(plan, blocks, kept_bytes), stage_bytes(plan, blocks, waiting)
-    staging, moved = staging_bytes(plan, blocks), strategy.activation_offload
-    workspace, unsharded = _workspace(plan, blocks), _unsharded(plan, blocks)
-    axes = ("tp", "cp", "dp-cp", "ep", "etp", "edp", "pp")
-    communicators = sum((plan.mesh.size(axis) > 1) * 1.0 for axis in axes)
-    fixed = {
-        "context": machine.memory.context + machine.memory.extra,
-        "nccl": machine.memory.nccl_per_communicator * communicators,
-    }
+    transient, moved = transients(plan, blocks), strategy.activation_offload
     found = []
     for rank in range(strategy.pp):
         stages, whole, split = held_by[rank]
-        owned = [int(stage) for stage in np.flatnonzero(ranks == rank)]
-        params = sum((plan.trained[stage] for stage in owned), RankParams())
-        state = state_bytes(params, plan.replicas, plan.state_types, plan.sharding)
-        kept_errors = sum((error_feedback_bytes(plan, stage) for stage in owned), 0.0)
-        copies = 2.0 if strategy.stale_gradients else 1.0  # those of the step before are on the wire
-        frozen = sum((plan.frozen_bytes(plan.params[stage]) for stage in owned), 0.0)
-        base = fixed | {"transport": _transport(plan, whole, [plan.stages[stage] for stage in stages])}
-        base |= {"weights": state.weights + frozen, "gradients": copies * state.gradients + kept_errors}
-        base["optimizer"] = (1 - strategy.optimizer_offload) * state.optimizer
+        state = rank_state(plan, rank, [int(stage) for stage in np.flatnonzero(ranks == rank)])
         parts = [((1 - moved) * kept[stage][0], kept[stage][1]) for stage in stages]
         parts += [(later[stage], 0.0) for stage in stages]
-        activations, logits = _at_peak(np.column_stack([whole, split]), parts, plan.shape)
+        activations, logits = at_peak(np.column_stack([whole, split]), parts, plan.shape)
         own = np.max([_wide(kept[stage][1], plan.shape) for stage in stages], axis=0)
-        left = np.maximum(logits - own, 0.0)  # the micro-batch in its backward gave its logits back
-        ends = any(stage.loss for stage, owner in zip(plan.stages, ranks, strict=True) if owner == rank)
-        phases = {
-            "loss" if ends else "forward": _phase(
-                plan, base, activations=activations, logits=logits, workspace=staging, unsharded=unsharded
-            ),
-            "backward": _phase(
-                plan,
-                base,
-                activations=activations,
-                logits=left,
-                workspace=workspace + staging,
-                unsharded=unsharded + cast_bytes(plan, params),
-            ),
-            "optimizer": _phase(
-                plan,
-                base,
-                update=(1 - strategy.optimizer_offload) * _update(plan, params) + orthogonalise_bytes(plan, rank),
-            ),
-        }
+        transport = _transport(plan, whole, [plan.stages[stage] for stage in stages])
+        phases = rank_phases(plan, state, transient, transport, (activations, logits, own))
         away = sum((count * kept[stage][0] for count, stage in zip(whole.max(axis=0), stages, strict=True)), 0.0)
-        host = moved * away + strategy.optimizer_offload * state.optimizer
+        host = moved * away + state.on_host
         found.append(RankMemory(phases, _largest(phases, plan.shape), host))
     return tuple(found)
+
+
+@dataclass(frozen=True)
+class RankState:
+    """What a pipeline rank holds whatever it runs. [B]
+
+    ``base``: by class, all the time; ``casts`` beside the backward, ``update`` beside the optimizer; ``on_host`` instead
+    of on the GPU. ``ends``: it holds the loss.
+    """
+
+    base: Classes
+    casts: Numeric
+    update: Numeric
+    on_host: Numeric
+    ends: bool
+
+
+@dataclass(frozen=True)
+class Transient:
+    """What the layer that runs takes beside the kept activations, the same on every rank. [B]"""
+
+    staging: Numeric
+    workspace: Numeric
+    unsharded: Numeric
+
+
+def transients(plan: Plan, blocks: Blocks) -> Transient:
+    """What the layer that runs takes."""
+    return Transient(staging_bytes(plan, blocks), _workspace(plan, blocks), _unsharded(plan, blocks))
+
+
+def rank_state(plan: Plan, rank: int, owned: list[int]) -> RankState:
+    """What a pipeline rank that owns some stages holds; it depends on neither micro-batches nor recomputation."""
+    strategy, machine = plan.strategy, plan.machine
+    axes = ("tp", "cp", "dp-cp", "ep", "etp", "edp", "pp")
+    communicators = sum((plan.mesh.size(axis) > 1) * 1.0 for axis in axes)
+    params = sum((plan.trained[stage] for stage in owned), RankParams())
+    state = state_bytes(params, plan.replicas, plan.state_types, plan.sharding)
+    kept_errors = sum((error_feedback_bytes(plan, stage) for stage in owned), 0.0)
+    copies = 2.0 if strategy.stale_gradients else 1.0  # those of the step before are on the wire
+    frozen = sum((plan.frozen_bytes(plan.params[stage]) for stage in owned), 0.0)
+    here = 1 - strategy.optimizer_offload
+    base: dict[str, Numeric] = {
+        "context": machine.memory.context + machine.memory.extra,
+        "nccl": machine.memory.nccl_per_communicator * communicators,
+        "weights": state.weights + frozen,
+        "gradients": copies * state.gradients + kept_errors,
+        "optimizer": here * state.optimizer,
+    }
+    return RankState(
+        base,
+        cast_bytes(plan, params),
+        here * _update(plan, params) + orthogonalise_bytes(plan, rank),
+        strategy.optimizer_offload * state.optimizer,
+        any(plan.stages[stage].loss for stage in owned),
+    )
+
+
+def rank_phases(
+    plan: Plan,
+    state: RankState,
+    transient: Transient,
+    transport: Numeric,
+    peak: tuple[Numeric, Numeric, Numeric],
+) -> dict[str, Classes]:
+    """Bytes by class of one rank in each phase.
+
+    Parameters
+    ----------
+    plan, state, transient
+        The plan, what the rank holds, and what the layer that runs takes.
+    transport
+        Buffers of the expert transport. [B]
+    peak
+        Activations and logits where their sum is largest, and the logits of one micro-batch. [B]
+    """
+    activations, logits, own = peak
+    base = {**state.base, "transport": transport}
+    left = np.maximum(logits - own, 0.0)  # the micro-batch in its backward gave its logits back
+    return {
+        "loss" if state.ends else "forward": _phase(
+            plan,
+            base,
+            activations=activations,
+            logits=logits,
+            workspace=transient.staging,
+            unsharded=transient.unsharded,
+        ),
+        "backward": _phase(
+            plan,
+            base,
+            activations=activations,
+            logits=left,
+            workspace=transient.workspace + transient.staging,
+            unsharded=transient.unsharded + state.casts,
+        ),
+        "optimizer": _phase(plan, base, update=state.update),
+    }
 
 
 def _transport(plan: Plan, held: IntArray, stages: list[Stage]) -> Numeric:
     """Buffers of the expert transport; a recomputed dispatch gives its buffer back. [B]"""
     if plan.leg is None:
         return 0.0
-    routed = np.array([sum(plan.model.layers[index].moe is not None for index in stage.layers) for stage in stages])
+    return transport_buffers(plan, float((held @ np.array([routed_layers(plan, stage) for stage in stages])).max()))
+
+
+def routed_layers(plan: Plan, stage: Stage) -> int:
+    """Layers of a stage that exchange rows. [-]"""
+    return sum(plan.model.layers[index].moe is not None for index in stage.layers)
+
+
+def transport_buffers(plan: Plan, in_flight: float) -> Numeric:
+    """Buffers of the expert transport for a number of layers whose rows are kept. [B]"""
+    if plan.leg is None:
+        return 0.0
     repeats = any(policy.whole_layer or policy.module == "moe" for policy in plan.recompute)
     fused = plan.setting.products.fused_forward  # its rows are copied where the backward needs them
-    in_flight = 1.0 if repeats or fused else float((held @ routed).max())
-    return plan.transport.buffer_bytes(plan.leg, plan.expert_group, plan.machine, in_flight)
+    chunks = 1.0 if repeats or fused else in_flight
+    return plan.transport.buffer_bytes(plan.leg, plan.expert_group, plan.machine, chunks)
 
 
 def _phase(plan: Plan, base: dict[str, Numeric], **transient: Numeric) -> Classes:
@@ -182,7 +258,7 @@ def _held(schedule: Schedule, *shape: int) -> tuple[tuple[IntArray, IntArray, In
     return tuple(kept_chunks(program) for program in schedule.order(*shape))
 
 
-def _at_peak(held: IntArray, kept: list[tuple[Numeric, Numeric]], shape: tuple[int, ...]) -> tuple[Numeric, Numeric]:
+def at_peak(held: IntArray, kept: list[tuple[Numeric, Numeric]], shape: tuple[int, ...]) -> tuple[Numeric, Numeric]:
     """Activations and logits at the moment at which their sum is largest, for each plan of a batch of that shape."""
     counts = held.T.reshape(*held.T.shape, *(1,) * len(shape))
     activations, logits = (

@@ -39,6 +39,9 @@ def comparison_table(found: Comparison) -> RenderableType:
     memory = (gibibytes(answer.memory.peak_bytes) + told for answer, told in zip(others, fits, strict=True))
     table.add_row("peak memory, GiB", *memory)
     table.add_row("binding", *(answer.binding["resource"] for answer in others))
+    for name in columns[0].layout:
+        told = (case.layout[name] for case in columns)
+        table.add_row(name, *(", ".join(one) or "none" if isinstance(one, list | tuple) else str(one) for one in told))
     refused = (Text(f"refused {case.name}: {line}", style="red") for case in found.cases for line in case.refused)
     return Group(table, *refused)
 

@@ -277,6 +277,21 @@ class Default(SpecModel):
                 return case.value
         return self.value
 
+    @property
+    def names(self) -> frozenset[str]:
+        """Names that its conditions ask for."""
+        return frozenset().union(*(_expression(case.when).names for case in self.cases if case.when))
+
+    def choices(self, values: Mapping[str, Any]) -> list[tuple[Any, bool | NDArray[np.bool_]]]:
+        """Return every value and where it is the default, for values of which some are arrays."""
+        found: list[tuple[Any, bool | NDArray[np.bool_]]] = []
+        left: bool | NDArray[np.bool_] = True
+        for case in self.cases:
+            applies = True if case.when is None else _expression(case.when).evaluate(values)
+            found.append((case.value, np.logical_and(left, applies)))
+            left = np.logical_and(left, np.logical_not(applies))
+        return found or [(self.value, True)]
+
 
 class Rule(SpecModel):
     """Something that the framework refuses."""

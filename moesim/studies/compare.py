@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from moesim.base.errors import SpecError
@@ -11,15 +11,17 @@ from moesim.estimator import estimate
 from moesim.problem import Problem
 from moesim.result import BREAKDOWN, EXTRA, Estimate
 from moesim.studies.faults import with_changes
+from moesim.studies.search.search import search
 
 
 @dataclass(frozen=True)
 class Case:
-    """One column: how it differs, and its estimate or why there is none."""
+    """One column: how it differs, its estimate or why there is none, and what was searched for it."""
 
     name: str
     answer: Estimate | None
     refused: tuple[str, ...] = ()
+    layout: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -46,19 +48,24 @@ class Comparison:
             if case.answer is None:
                 plain.append({"case": case.name, "refused": list(case.refused)})
                 continue
-            told = {
+            told: dict[str, Any] = {
                 "case": case.name,
                 "delta_s": case.answer.step_time_s - self.base.step_time_s,
                 "speedup": self.base.step_time_s / case.answer.step_time_s,
                 "delta_breakdown_s": self.deltas_s(case.answer),
                 "delta_peak_bytes": case.answer.memory.peak_bytes - self.base.memory.peak_bytes,
             }
+            if case.layout:
+                told["reoptimised"] = dict(case.layout)
             plain.append(told | {"estimate": case.answer.to_dict()})
         return {"base": next(case.name for case in self.cases if case.answer is not None), "cases": plain}
 
 
 def comparison(
-    problems: Mapping[str, Problem], variants: Sequence[Mapping[str, str]], include_base: bool = True
+    problems: Mapping[str, Problem],
+    variants: Sequence[Mapping[str, str]],
+    include_base: bool = True,
+    reoptimise: Sequence[str] = (),
 ) -> Comparison:
     """Estimate every problem as it is and under every variant.
 
@@ -70,6 +77,9 @@ def comparison(
         Changes as ``--set`` takes them, and ``fault``; an empty one changes nothing.
     include_base
         Put each problem as it stands before its variants.
+    reoptimise
+        Fields of the strategy that are searched for each case, those that it changes left out: each stands there with
+        its own best.
 
     Raises
     ------
@@ -85,12 +95,29 @@ def comparison(
             told = ", ".join(f"{path.removeprefix('strategy.')}={value}" for path, value in changes.items())
             column = " ".join(part for part in (name if len(problems) > 1 or not told else "", told) if part)
             try:
-                answer = estimate(with_changes(problem, changes, "--vary") if changes else problem)
+                changed = with_changes(problem, changes, "--vary") if changes else problem
+                answer = _best(changed, [one for one in reoptimise if one not in _fields(changes)])
             except SpecError as error:
                 issues += list(error.issues)
                 cases.append(Case(column, None, tuple(str(issue) for issue in error.issues)))
             else:
-                cases.append(Case(column, answer))
+                layout = {one: answer.strategy[one] for one in reoptimise}
+                cases.append(Case(column, answer, layout=layout))
     if sum(case.answer is not None for case in cases) < 2:
         raise SpecError(issues)
     return Comparison(tuple(cases))
+
+
+def _fields(changes: Mapping[str, str]) -> set[str]:
+    return {path.removeprefix("strategy.") for path in changes}
+
+
+def _best(problem: Problem, fields: Sequence[str]) -> Estimate:
+    """The estimate of a problem, with the best of all values of some fields."""
+    if not fields:
+        return estimate(problem)
+    found = search(problem, dict.fromkeys(fields, "auto"), top=1)
+    if not found.top:
+        what = f"none of {found.plans_total:,} layouts of {', '.join(fields)} is legal and fits ({found.plans_legal:,} legal)"
+        raise SpecError.single("--reoptimise", "", what, "search more fields, or use more nodes")
+    return found.top[0].answer

@@ -39,6 +39,7 @@ class ControllableMemory(Schedule):
 
     chunks = 2
     splits = True
+    settles = True
 
     def __init__(self, name: str, offsets: Callable[[int, int], Offsets], most: Callable[[int], int]) -> None:
         self._name, self._offsets, self.most = name, offsets, most

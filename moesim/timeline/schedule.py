@@ -121,6 +121,10 @@ def kept_chunks(program: Program) -> tuple[IntArray, IntArray, IntArray]:
     return stages, rows[:, : len(stages)], rows[:, len(stages) :]
 
 
+FILLED = 3
+"""Micro-batches for each pipeline rank with which a schedule that settles is in its steady state."""
+
+
 class Schedule(ABC):
     """A pipeline schedule; a file of `moesim.timeline.schedules` holds one and registers an instance.
 
@@ -137,12 +141,15 @@ class Schedule(ABC):
         Whether some backwards are split into input gradient (B) and weight gradient (W).
     pairs
         Whether it has steady-state pairs of a forward and a backward that may run as one task.
+    settles
+        Whether it fills the pipeline once: from three micro-batches a rank on, more of them are not held together.
     """
 
     chunks: int | None = 1
     pipelines: int = 1
     splits: bool = False
     pairs: bool = False
+    settles: bool = False
 
     def constraints(self, pp: int, micro_batches: int, vpp: int) -> list[Violation]:
         """Rules that are broken, by definition of the schedule; rules of a framework live in its software spec."""
@@ -169,6 +176,13 @@ class Schedule(ABC):
         """Most chunks that each rank keeps for the backward at once."""
         programs = self.order(pp, micro_batches, vpp, extra_warmup)
         return tuple(int(held_chunks(program)[1].sum(axis=1).max()) for program in programs)
+
+    def alike(self, pp: int, micro_batches: int, vpp: int) -> int:
+        """Return a number of micro-batches, at most this one, with which every rank holds the same at its fullest.
+
+        Counting what ranks hold takes as long as the program, which is then that of a short step.
+        """
+        return min(micro_batches, FILLED * pp) if self.settles else micro_batches
 
     def lower_bound(
         self, pp: int, micro_batches: int, vpp: int, forward: NDArray[np.float64], backward: NDArray[np.float64]

@@ -41,3 +41,18 @@ def test_what_cannot_be_estimated_is_named_beside_what_can(moesim):
 )
 def test_bad_input(moesim, arguments, line):
     assert any(line in one for one in moesim("compare", *arguments).lines)
+
+
+def test_each_case_may_have_its_own_best_layout(moesim, small_file):
+    options = ("compare", small_file, "--vary", "gpu.memory_capacity=60 GB,80 GB", "--reoptimise", "ep,micro_batch")
+    found = moesim(*options, "--json").json
+    for case in found["cases"]:
+        assert set(case["reoptimised"]) == {"ep", "micro_batch"}
+        assert case["estimate"]["feasible"]
+    plain = moesim("estimate", small_file, "--json").json
+    assert found["cases"][0]["estimate"]["step_time_s"] <= plain["step_time_s"]
+    fixed = moesim("compare", small_file, "--vary", "ep=2,8", "--reoptimise", "ep,tp", "--json").json
+    assert [case["reoptimised"]["ep"] for case in fixed["cases"][1:]] == [2, 8]
+    assert "micro_batch" in moesim(*options).out
+    (line,) = moesim("compare", small_file, "--vary", "ep=2", "--reoptimise", "tpp").lines[:1]
+    assert "a search varies fields of the strategy" in line

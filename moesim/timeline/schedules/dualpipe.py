@@ -31,6 +31,7 @@ class DualPipe(Schedule):
     pipelines = 2
     splits = True
     pairs = True
+    settles = True
 
     def constraints(self, pp: int, micro_batches: int, vpp: int) -> list[Violation]:
         """Need an even number of ranks with one chunk each, and an even number of micro-batches, 2p or more."""

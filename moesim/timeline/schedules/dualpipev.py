@@ -30,6 +30,7 @@ class DualPipeV(Schedule):
     chunks = 2
     splits = True
     pairs = True
+    settles = True
 
     def constraints(self, pp: int, micro_batches: int, vpp: int) -> list[Violation]:
         """Need several ranks with two chunks each, and 2p micro-batches or more."""

@@ -58,6 +58,10 @@ class InterleavedOneForwardOneBackward(Schedule):
             programs.append(one_forward_one_backward(forward, backward, warmup))
         return programs
 
+    def alike(self, pp: int, micro_batches: int, vpp: int) -> int:
+        """Return two rounds where they are of p micro-batches; else rounds differ with the micro-batches."""
+        return micro_batches if micro_batches % pp else min(micro_batches, 2 * pp)
+
     def in_flight(self, pp: int, micro_batches: int, vpp: int, extra_warmup: int = 0) -> tuple[int, ...]:
         """Return min(m v, (v - 1) g + 2 (p - 1 - r) + 1), and those issued early."""
         most = (vpp - 1) * _round_size(pp, micro_batches) + 1 + extra_warmup

@@ -18,6 +18,7 @@ class NoPipeline(Schedule):
     """
 
     pairs = True
+    settles = True
 
     def constraints(self, pp: int, micro_batches: int, vpp: int) -> list[Violation]:
         """Need one pipeline rank with one chunk."""

@@ -22,6 +22,7 @@ class OneForwardOneBackward(Schedule):
     """
 
     pairs = True
+    settles = True
 
     def constraints(self, pp: int, micro_batches: int, vpp: int) -> list[Violation]:
         """Need one chunk a rank."""

@@ -29,6 +29,7 @@ class OneForwardOneBackwardV(Schedule):
     """
 
     chunks = 2
+    settles = True
 
     def __init__(self, name: str, ahead: int = 0) -> None:
         self.name, self.ahead = name, ahead

@@ -24,6 +24,7 @@ class ZeroBubbleH1(Schedule):
     """
 
     splits = True
+    settles = True
 
     def constraints(self, pp: int, micro_batches: int, vpp: int) -> list[Violation]:
         """Need one chunk a rank."""

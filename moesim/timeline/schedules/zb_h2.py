@@ -30,6 +30,7 @@ class ZeroBubbleH2(Schedule):
     """
 
     splits = True
+    settles = True
 
     def constraints(self, pp: int, micro_batches: int, vpp: int) -> list[Violation]:
         """Need one chunk a rank."""

@@ -29,6 +29,7 @@ class ZeroBubbleV(Schedule):
 
     chunks = 2
     splits = True
+    settles = True
 
     def constraints(self, pp: int, micro_batches: int, vpp: int) -> list[Violation]:
         """Need several ranks with two chunks each."""

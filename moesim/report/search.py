@@ -1,0 +1,127 @@
+"""The answer of a search as a table and as rows, and its progress."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+
+from moesim.report.estimate import gibibytes, seconds
+from moesim.studies.fewest import Tried
+from moesim.studies.search.search import Found, Progress, Search
+
+RULES = 12
+"""Rules of refused plans that are listed."""
+TERMS = 2
+"""Terms that are named for a plan that is slower than the best."""
+
+
+def search_table(found: Search) -> RenderableType:
+    """The best plans, why the others are slower, and what was refused."""
+    names = [axis.name for axis in found.space.axes if len(axis.values) > 1]
+    table = Table(title=_title(found), title_justify="left")
+    for name in names:
+        table.add_column(name, justify="right")
+    for column in ("step", "90 % interval", "GiB", "binding", "slower by"):
+        table.add_column(column, justify="left" if column in ("binding", "slower by") else "right")
+    for one in found.top:
+        told = one.to_dict(tuple(names))
+        table.add_row(
+            *(_word(told["varied"][name]) for name in names),
+            seconds(one.plan.step_time_s),
+            f"{seconds(one.answer.low_s)}-{seconds(one.answer.high_s)}",
+            gibibytes(one.plan.peak_bytes),
+            str(one.answer.binding["resource"]),
+            _slower(found, one),
+        )
+    refused = Table(title="refused by", title_justify="left")
+    refused.add_column("rule")
+    refused.add_column("plans", justify="right")
+    for rule, count in list(found.refused.items())[:RULES]:
+        refused.add_row(rule, f"{count:,}")
+    if len(found.refused) > RULES:
+        refused.add_row(f"{len(found.refused) - RULES} more", f"{sum(list(found.refused.values())[RULES:]):,}")
+    return Group(table, *([refused] if found.refused else []))
+
+
+def fewest_table(tried: Sequence[Tried]) -> RenderableType:
+    """A row a number of nodes, with the fastest layout that fits."""
+    table = Table(title="the fewest nodes on which a layout fits", title_justify="left")
+    for column in ("nodes", "GPUs", "legal", "fit", "step", "GiB", "layout"):
+        table.add_column(column, justify="left" if column == "layout" else "right")
+    for one in tried:
+        row = [str(one.nodes), f"{one.gpus:,}", f"{one.found.plans_legal:,}", f"{one.found.plans_fitting:,}"]
+        if one.found.top:
+            best = one.found.top[0]
+            names = tuple(axis.name for axis in one.found.space.axes)
+            told = ", ".join(f"{name} {_word(value)}" for name, value in best.to_dict(names)["varied"].items())
+            row += [seconds(best.plan.step_time_s), gibibytes(best.plan.peak_bytes), told]
+        table.add_row(*row)
+    return table
+
+
+def _title(found: Search) -> str:
+    state = "" if found.complete else f"stopped after {found.plans_done:,}; "
+    return (
+        f"{state}{found.plans_total:,} plans: {found.plans_legal:,} legal, {found.plans_fitting:,} fit, {found.runs:,} run; "
+        f"{found.seconds:.1f} s, {found.plans_per_s:,.0f} plans/s"
+    )
+
+
+def _slower(found: Search, one: Found) -> str:
+    """The terms that make a plan slower than the best one."""
+    if one is found.top[0]:
+        return ""
+    terms = [(name, delta) for name, delta in found.loses_by(one).items() if delta > 0][:TERMS]
+    return ", ".join(f"{name} +{seconds(delta)}" for name, delta in terms)
+
+
+def _word(value: Any) -> str:
+    return ",".join(map(str, value)) or "none" if isinstance(value, list | tuple) else str(value)
+
+
+def write_rows(path: Path, found: Search) -> None:
+    """Write the best plans as a table of a file, a row each."""
+    import pandas as pd
+
+    names = tuple(axis.name for axis in found.space.axes)
+    rows = []
+    for one in found.top:
+        told = one.to_dict(names)
+        row = {
+            name: _word(value) if isinstance(value, list | tuple) else value for name, value in told["varied"].items()
+        }
+        row |= {name: told[name] for name in ("step_time_s", "low_s", "high_s", "peak_bytes")}
+        rows.append(row | {"binding": told["binding"]["resource"]})
+    frame = pd.DataFrame(rows)
+    if path.suffix == ".csv":
+        frame.to_csv(path, index=False)
+    else:
+        frame.to_parquet(path, index=False)
+
+
+@contextmanager
+def shown_progress() -> Iterator[Callable[[Progress], None] | None]:
+    """Counts, rate and the best plan so far on the terminal; nothing where there is none."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.status import Status
+
+    with Status("searching", console=Console(stderr=True)) as status:
+
+        def show(progress: Progress) -> None:
+            counts, best = progress.counts, progress.best
+            rate = counts.done / progress.seconds
+            told = f", best {seconds(best.step_time_s)}" if best else ""
+            status.update(
+                f"{counts.done:,} of {progress.total:,} plans, {counts.legal:,} legal, {counts.fitting:,} fit, "
+                f"{rate:,.0f} plans/s{told}"
+            )
+
+        yield show

@@ -1,0 +1,245 @@
+"""One shape of a pipeline over the columns in which it is legal: what does not depend on the price of a layer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from moesim.base.numeric import Numeric
+from moesim.cost.memory import RankState, rank_state, routed_layers
+from moesim.cost.pipeline import boundary_time
+from moesim.cost.plan import Plan
+from moesim.cost.replication import stage_reduction_time
+from moesim.cost.update import optimizer_time
+from moesim.problem import Problem
+from moesim.studies.search.holding import Holding, Holdings, largest_rows
+from moesim.studies.search.legality import Standing
+from moesim.studies.search.tables import Array, StageKinds, column_plan, wide
+from moesim.workload.strategy import Strategy
+
+
+@dataclass(frozen=True, eq=False)
+class BusyRank:
+    """A pipeline rank that may be the last one done.
+
+    ``work``: how many stages of each kind it runs; ``before``: stages of each kind that a micro-batch passes before its
+    first, on each pipeline that runs through it; ``sends``: seconds of the messages behind its own chunks, and
+    ``sent_before`` of those on the way to it and behind it. [-, s]
+    """
+
+    work: Array
+    before: tuple[Array, ...]
+    sends: Numeric
+    sent_before: tuple[Numeric, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class HeldRank:
+    """A pipeline rank that may have the peak of memory.
+
+    ``kinds`` of its stages, and how many chunks of each it holds at moments of which none holds less of everything than
+    another: whole, and waiting for a weight gradient. (moments, kinds); ``in_flight``: most layers whose rows are kept.
+    """
+
+    state: RankState
+    kinds: tuple[int, ...]
+    whole: NDArray[np.int64]
+    waiting: NDArray[np.int64]
+    in_flight: float
+
+
+@dataclass(frozen=True, eq=False)
+class Held:
+    """Columns of a frame in which ranks hold the same, and what they hold."""
+
+    columns: NDArray[np.int64]
+    ranks: tuple[HeldRank, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Frame:
+    """A shape over its legal columns.
+
+    ``columns``: places of the columns in their part; ``kinds``: those of stages that occur; ``tail``: what follows the
+    last backward at least. (n,) [s] ``stage_kinds``: place of the kind of each stage among ``kinds``; ``sends``:
+    messages behind each stage that hold up its rank [s]; ``extra_warmup``: forwards issued early.
+    """
+
+    plan: Plan
+    columns: NDArray[np.int64]
+    micro_batches: Array
+    kinds: tuple[int, ...]
+    busy: tuple[BusyRank, ...]
+    held: tuple[Held, ...]
+    tail: Array
+    stage_kinds: tuple[int, ...]
+    sends: tuple[Numeric, ...]
+    extra_warmup: int
+
+
+def frame(
+    problem: Problem,
+    strategy: Strategy,
+    standing: Standing,
+    shared: tuple[StageKinds, Holdings],
+    columns: NDArray[np.int64],
+) -> Frame:
+    """What a shape has the same for all methods of a layer.
+
+    Parameters
+    ----------
+    problem, strategy
+        The job, and a strategy with the shape, over the legal columns only.
+    standing
+        What is known of the shape, for all columns of its part.
+    shared
+        Kinds of stages, and what ranks hold, of the whole search.
+    columns
+        Places of the legal columns in the part. (n,)
+    """
+    stages, micro_batches = standing.stages, standing.micro_batches[columns]
+    kinds_of, holdings = shared
+    plan = column_plan(problem, strategy, stages)
+    kinds = np.array(kinds_of.of(stages))
+    owners = np.array(plan.schedule.stage_rank(strategy.pp, strategy.vpp))
+    used = tuple(int(kind) for kind in np.unique(kinds))
+    local = np.searchsorted(used, kinds)
+    owned = [np.flatnonzero(owners == rank) for rank in range(strategy.pp)]
+    last_of = {tuple(local[stages_].tolist()): rank for rank, stages_ in enumerate(owned)}
+    first_of: dict[tuple[int, ...], int] = {}
+    for rank, stages_ in enumerate(owned):
+        first_of.setdefault(tuple(local[stages_].tolist()), rank)
+    sends, extra = _Sends(plan), _extra_warmup(problem, strategy)
+    busy = tuple(_busy(plan, owned[rank], local, len(used), sends) for rank in sorted(set(last_of.values())))
+    tails = [_tail(plan, rank, owned[rank]) for rank in sorted({*last_of.values(), *first_of.values()})]
+    states = {key: rank_state(plan, rank, [int(one) for one in owned[rank]]) for key, rank in first_of.items()}
+    return Frame(
+        plan,
+        columns,
+        micro_batches,
+        used,
+        busy,
+        _held(plan, holdings, extra, local, states, micro_batches),
+        np.minimum.reduce([wide(one, plan.shape) for one in tails]),
+        tuple(local.tolist()),
+        tuple(sends.behind),
+        extra,
+    )
+
+
+def _extra_warmup(problem: Problem, strategy: Strategy) -> int:
+    told = problem.software.constants.get("overlap_ep_extra_warmup")
+    return int(told.value) if told and strategy.overlap_ep else 0
+
+
+class _Sends:
+    """Messages over the boundaries behind stages that hold up their rank; none where they overlap."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self._length = len(plan.stages) // plan.schedule.pipelines
+        blocking = not plan.strategy.overlap_p2p
+        self.behind: list[Numeric] = [
+            boundary_time(plan, stage) if blocking and (stage + 1) % self._length else 0.0
+            for stage in range(len(plan.stages) - 1)
+        ] + [0.0]
+
+    def own(self, stages: NDArray[np.int64]) -> Numeric:
+        """Sends of a micro-batch, forward and backward, of a rank. [s]"""
+        total: Numeric = 0.0
+        for stage in stages:
+            total = total + self.behind[stage]
+            if stage % self._length:
+                total = total + self.behind[stage - 1]
+        return total
+
+    def before(self, stage: int) -> Numeric:
+        """Sends on the way of a micro-batch to a stage, and of a whole backward back from the stage before it. [s]"""
+        first = stage - stage % self._length
+        total: Numeric = 0.0
+        for one in range(first, stage):
+            total = total + self.behind[one]
+        for one in range(first, stage - 1):
+            total = total + (0.0 if self._plan.schedule.splits else self.behind[one])
+        return total
+
+
+def _busy(plan: Plan, owned: NDArray[np.int64], local: NDArray[np.int64], kinds: int, sends: _Sends) -> BusyRank:
+    length = len(local) // plan.schedule.pipelines
+    firsts = [int(owned[owned // length == pipeline].min()) for pipeline in np.unique(owned // length)]
+    before = [np.bincount(local[one - one % length : one], minlength=kinds).astype(float) for one in firsts]
+    work = np.bincount(local[owned], minlength=kinds).astype(float)
+    return BusyRank(work, tuple(before), sends.own(owned), tuple(sends.before(one) for one in firsts))
+
+
+def _tail(plan: Plan, rank: int, owned: NDArray[np.int64]) -> Any:
+    """Optimizer of a rank, and reductions that nothing hides. [s]"""
+    total = optimizer_time(plan, rank)
+    sharding, strategy = plan.sharding, plan.strategy
+    once = not sharding.per_micro_batch or sharding.inside_node
+    if once and not strategy.overlap_grad_reduce and not strategy.stale_gradients:
+        for stage in owned:
+            total = total + stage_reduction_time(plan, int(stage))
+    return total
+
+
+def _held(
+    plan: Plan,
+    holdings: Holdings,
+    extra_warmup: int,
+    local: NDArray[np.int64],
+    states: dict[tuple[int, ...], RankState],
+    micro_batches: Array,
+) -> tuple[Held, ...]:
+    strategy = plan.strategy
+    routed = np.array([routed_layers(plan, stage) for stage in plan.stages])
+    counts, which = np.unique(micro_batches, return_inverse=True)
+    made: dict[int, tuple[HeldRank, ...]] = {}
+    columns: dict[int, list[int]] = {}
+    for place, count in enumerate(counts):
+        ranks = holdings.of(strategy.schedule, strategy.pp, int(count), strategy.vpp, extra_warmup)
+        columns.setdefault(id(ranks), []).append(place)
+        if id(ranks) not in made:
+            made[id(ranks)] = _folded(ranks, local, routed, states)
+    return tuple(Held(np.flatnonzero(np.isin(which, places)), made[key]) for key, places in columns.items())
+
+
+def _folded(
+    ranks: tuple[Holding, ...], local: NDArray[np.int64], routed: NDArray[np.int64], states: dict[Any, RankState]
+) -> tuple[HeldRank, ...]:
+    """What ranks hold by kind of stage, for those that may have the peak."""
+    found: dict[tuple[Any, ...], HeldRank] = {}
+    for rank in ranks:
+        key = tuple(local[rank.stages].tolist())
+        kinds, folded = np.unique(local[rank.stages], return_inverse=True)
+        fold = np.eye(len(kinds), dtype=np.int64)[folded]
+        most = largest_rows(np.unique(np.hstack([rank.whole @ fold, rank.waiting @ fold]), axis=0))
+        whole, waiting = most[:, : len(kinds)], most[:, len(kinds) :]
+        in_flight = float((rank.whole @ routed[rank.stages]).max())
+        one = HeldRank(states[key], tuple(kinds.tolist()), whole, waiting, in_flight)
+        found.setdefault((key, most.tobytes(), in_flight), one)
+    return _largest(list(found.values()))
+
+
+def _largest(ranks: list[HeldRank]) -> tuple[HeldRank, ...]:
+    """Ranks of which none holds at most what another one of the same stages does; those with a loss all stay."""
+    found: list[HeldRank] = []
+    for one in sorted(ranks, key=lambda rank: -int((rank.whole.sum(axis=1) + rank.waiting.sum(axis=1)).max())):
+        own = np.hstack([one.whole, one.waiting])
+        smaller = any(
+            other.state is one.state
+            and one.in_flight <= other.in_flight
+            and _below(own, np.hstack([other.whole, other.waiting]))
+            for other in found
+        )
+        if one.state.ends or not smaller:
+            found.append(one)
+    return tuple(found)
+
+
+def _below(rows: NDArray[np.int64], others: NDArray[np.int64]) -> bool:
+    """Whether each of some rows is at most one of the others everywhere."""
+    return all(bool((row <= others).all(axis=1).any()) for row in rows)

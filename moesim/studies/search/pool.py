@@ -1,0 +1,192 @@
+"""The best plans so far, and the plans that may still be among them, by what no run of theirs can beat."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from moesim.evaluator import step_times_of
+from moesim.problem import Problem
+from moesim.studies.search.refine import Least
+from moesim.studies.search.tables import Array
+from moesim.workload.strategy import COUNTS, DEGREES, Strategy
+
+FULL = 262_144
+"""Plans that wait before the best of them are run, to learn which of the others cannot matter."""
+
+
+MORE = 32
+"""Plans that are run at a time while the best ones are not known for sure."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A plan that was run: its strategy, step time [s], and peak of memory [B]."""
+
+    strategy: Strategy
+    step_time_s: float
+    peak_bytes: float
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """Plans of one shape and choice of methods: their strategy in columns, bounds of the step [s], peaks [B].
+
+    ``least``: what closer bounds follow from; None where they are as close as they get.
+    """
+
+    strategy: Strategy
+    columns: NDArray[np.int64]
+    bounds: Array
+    peaks: Array
+    least: Least | None = None
+
+    def plan(self, place: int) -> Strategy:
+        """The strategy of one plan."""
+        column = int(self.columns[place])
+        degrees = {}
+        for name in DEGREES:
+            value = float(np.asarray(getattr(self.strategy, name))[column])
+            degrees[name] = int(value) if name in COUNTS else value
+        return self.strategy.replace(**degrees)
+
+    def only(self, mask: NDArray[np.bool_]) -> Batch:
+        """Some of the plans."""
+        least = None if self.least is None else self.least.only(mask)
+        return Batch(self.strategy, self.columns[mask], self.bounds[mask], self.peaks[mask], least)
+
+    def refined(self, wanted: NDArray[np.bool_]) -> list[Batch]:
+        """The batch in two: with closer bounds where a plan has as many micro-batches as a wanted one, and the rest."""
+        if self.least is None:
+            return [self]
+        counts = self.least.micro_batches
+        found, left = [], np.ones(len(counts), dtype=bool)
+        for count in np.unique(counts[wanted]):
+            some = counts == count
+            left &= ~some
+            one, least = self.only(some), self.least.only(some)
+            found.append(replace(one, bounds=np.maximum(one.bounds, least.bounds()), least=None))
+        return [*found, self.only(left)] if left.any() else found
+
+
+@dataclass(eq=False)
+class Pool:
+    """Keeps what may be among the best.
+
+    ``objective``: ``step`` or ``memory``; among plans that are equally good the other one decides. ``front``: keep every
+    plan than which no other one is better in both instead. ``runs``: exact runs so far; ``size``: plans that wait.
+    """
+
+    problem: Problem
+    top: int
+    objective: str = "step"
+    front: bool = False
+    best: list[Plan] = field(default_factory=list)
+    runs: int = 0
+    _waiting: list[Batch] = field(default_factory=list)
+    size: int = 0
+
+    def add(self, batch: Batch) -> None:
+        """Take in plans that :meth:`may` be among the best."""
+        if len(batch.columns):
+            self._waiting.append(batch)
+            self.size += len(batch.columns)
+        if self.size > FULL:
+            while self.size > FULL // 2:
+                self.run(max(2 * self.top, 64))
+
+    def finish(self) -> None:
+        """Run plans, the most promising first, until none of the others can be among the best."""
+        self.run(self.top)
+        while self.size:
+            self.run(MORE)
+
+    def run(self, number: int) -> None:
+        """Run the most promising plans."""
+        if not self._waiting:
+            return
+        while self._refine(number):
+            pass
+        places, inside, bounds, peaks = self._joined()
+        order = self._order(bounds, peaks)[:number]
+        chosen = [self._waiting[places[one]].plan(int(inside[one])) for one in order]
+        steps = step_times_of(self.problem, chosen)
+        self.runs += len(chosen)
+        self.best += [
+            Plan(strategy, float(step), float(peak))
+            for strategy, step, peak in zip(chosen, steps, peaks[order], strict=True)
+        ]
+        self.best = self._ranked()
+        gone = np.zeros(len(bounds), dtype=bool)
+        gone[order] = True
+        stays = ~gone & self.may(bounds, peaks)
+        ends = np.cumsum([len(one.columns) for one in self._waiting])
+        kept = [one.only(mask) for one, mask in zip(self._waiting, np.split(stays, ends[:-1]), strict=True)]
+        self._waiting = [one for one in kept if len(one.columns)]
+        self.size = int(np.count_nonzero(stays))
+
+    def _joined(self) -> tuple[NDArray[np.int64], NDArray[np.int64], Array, Array]:
+        """Batch, place in it, bound and peak of all that wait."""
+        sizes = [len(one.columns) for one in self._waiting]
+        return (
+            np.repeat(np.arange(len(sizes)), sizes),
+            np.concatenate([np.arange(size) for size in sizes]),
+            np.concatenate([one.bounds for one in self._waiting]),
+            np.concatenate([one.peaks for one in self._waiting]),
+        )
+
+    def _order(self, bounds: Array, peaks: Array) -> NDArray[np.int64]:
+        """The most promising first."""
+        return np.lexsort((peaks, bounds) if self.objective == "step" else (bounds, peaks))
+
+    def _refine(self, number: int) -> bool:
+        """Whether there were plans among the most promising that did not have their closer bounds yet."""
+        if self.objective != "step" or not self._waiting:
+            return False
+        places, inside, bounds, peaks = self._joined()
+        order = self._order(bounds, peaks)[:number]
+        rough = [place for place in np.unique(places[order]).tolist() if self._waiting[place].least is not None]
+        closer: list[Batch] = []
+        for place in rough:
+            wanted = np.zeros(len(self._waiting[place].columns), dtype=bool)
+            wanted[inside[order[places[order] == place]]] = True
+            closer += self._waiting[place].refined(wanted)
+        self._waiting = [one for place, one in enumerate(self._waiting) if place not in set(rough)] + closer
+        return bool(rough)
+
+    def _key(self, plan: Plan) -> tuple[float, float]:
+        pair = (plan.step_time_s, plan.peak_bytes)
+        return pair if self.objective == "step" else pair[::-1]
+
+    def _ranked(self) -> list[Plan]:
+        once = {plan.strategy: plan for plan in self.best}  # a run that was stopped may have been begun again
+        ranked = sorted(once.values(), key=self._key)
+        if not self.front:
+            return ranked[: self.top]
+        kept: list[Plan] = []
+        for plan in sorted(ranked, key=lambda one: (one.step_time_s, one.peak_bytes)):
+            if not kept or plan.peak_bytes < kept[-1].peak_bytes:
+                kept.append(plan)
+        return kept
+
+    def may(self, bounds: Array, peaks: Array) -> NDArray[np.bool_]:
+        """Which plans may be among the best, from their bounds and peaks."""
+        if self.front:
+            may = np.ones(len(bounds), dtype=bool)
+            for plan in self.best:
+                may &= (
+                    (bounds <= plan.step_time_s) & (peaks <= plan.peak_bytes)
+                    | (peaks < plan.peak_bytes)
+                    | (bounds < plan.step_time_s)
+                )
+            return may
+        if len(self.best) < self.top:
+            return np.ones(len(bounds), dtype=bool)
+        last = self.best[-1]
+        if self.objective == "step":
+            return np.asarray(bounds <= last.step_time_s)
+        slack = 1e-9 * last.peak_bytes  # the same peak in another order of additions
+        smaller, alike = peaks < last.peak_bytes - slack, peaks <= last.peak_bytes + slack
+        return np.asarray(smaller | (alike & (bounds <= last.step_time_s)))

@@ -1,0 +1,182 @@
+"""A search returns what single estimates of all its plans would."""
+
+import itertools
+import random
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from moesim.base.errors import SpecError
+from moesim.estimator import estimate
+from moesim.evaluator import evaluate
+from moesim.studies.search.pool import Pool
+from moesim.studies.search.search import search
+from moesim.studies.search.space import Vary, space
+from moesim.studies.search.walk import Walk
+from moesim.timeline.schedules import schedules
+
+CHOICES = {
+    "tp": (1, 2, 4),
+    "cp": (1, 2),
+    "ep": (1, 2, 8, 16),
+    "etp": (1, 2),
+    "micro_batch": (1, 2, 4),
+    "pp": (1, 2, 4),
+    "vpp": (1, 2),
+    "layout": ("even", "count-embedding-and-loss", "first-stages-larger"),
+    "recompute": ((), ("full",), ("full:1",), ("sqrt",), ("layernorm", "moe_act"), ("moe",), ("core_attn",)),
+    "transport": ("nccl-alltoall", "deepep", "hybridep", "nvshmem-rowwise"),
+    "dp_sharding": ("ddp", "zero1", "zero2", "fsdp", "hsdp"),
+    "precision": ("bf16", "fp8-blockwise"),
+    "cp_kind": ("ring", "ulysses"),
+    "overlap_ep": (False, True),
+    "overlap_p2p": (False, True),
+    "overlap_grad_reduce": (False, True),
+    "overlap_param_gather": (False, True),
+    "overlap_tp": (False, True),
+    "reshard_after_forward": (False, True),
+    "expert_waves": (1, 2),
+    "delay_wgrad": (False, True),
+    "two_batch_overlap": (False, True),
+    "optimizer": ("adam", "muon"),
+    "optimizer_offload": (0.0, 0.5),
+    "stale_gradients": (False, True),
+}
+
+
+TIGHT = {"cluster.count": 2, "global_batch": 32, "strategy.pp": 2, "gpu.memory_capacity": "6 GB"}
+"""A small job on GPUs with so little memory that part of the layouts do not fit."""
+
+
+def draw(seed):
+    """A space of at most a few hundred plans."""
+    pick = random.Random(seed)
+    names = list(dict.fromkeys(["schedule", "micro_batch", "tp", "pp", *pick.sample(list(CHOICES), 5)]))
+    vary, size = {}, 1
+    for name in names:
+        known = tuple(schedules.names()) if name == "schedule" else CHOICES[name]
+        most = 3 if name == "schedule" else 2
+        values = pick.sample(known, min(most, len(known)))
+        if size * len(values) <= 48:
+            vary[name], size = values, size * len(values)
+    return vary
+
+
+class Watching(Pool):
+    """A pool that also keeps all that it is given, with its bounds and with the closer ones."""
+
+    def __init__(self, problem, top):
+        super().__init__(problem, top)
+        self.given = []
+
+    def add(self, batch):
+        for one in [batch, *batch.refined(np.ones(len(batch.columns), dtype=bool))]:
+            self.given += [(one.plan(place), one.bounds[place], one.peaks[place]) for place in range(len(one.columns))]
+        super().add(batch)
+
+
+def combinations(problem, vary):
+    """Every plan of a space as single estimates get it, defaults and all."""
+    for values in itertools.product(*vary.values()):
+        chosen = {name: list(one) if isinstance(one, tuple) else one for name, one in zip(vary, values, strict=True)}
+        yield problem.with_changes(chosen).strategy
+
+
+@pytest.fixture(scope="module")
+def tiny(small):
+    return small.with_changes({"cluster.count": 2, "global_batch": 32, "strategy.pp": 2})
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_search_equals_brute_force(variants, seed):
+    tiny = list(variants.values())[seed // 2 % 4].with_changes(TIGHT)
+    problem = replace(tiny, software=tiny.software.model_copy(update={"rules": ()})) if seed % 2 else tiny
+    vary = draw(seed)
+    plans = [(strategy, problem.check(strategy)) for strategy in combinations(tiny, vary)]
+    legal = [strategy for strategy, broken in plans if not broken]
+    exact = evaluate(problem, legal)
+    assert exact.legal.all()
+
+    pool = Watching(problem, 5)
+    walk = Walk(space(problem, vary), pool)
+    walk.run(lambda: None)
+    assert walk.counts.done == len(plans)
+    assert walk.counts.legal == len(legal)
+    assert sum(walk.counts.refused.values()) == len(plans) - len(legal)
+    known = {one.violation.rule for _, broken in plans for one in broken}
+    for name, pp, vpp in itertools.product(vary["schedule"], vary["pp"], vary.get("vpp", [1])):
+        known |= {one.rule for one in schedules.get(name).constraints(pp, 1, vpp)}  # asked before the rules of degrees
+    assert set(walk.counts.refused) <= known
+
+    fitting = {strategy: place for place, strategy in enumerate(legal) if exact.fits[place]}
+    assert walk.counts.fitting == len(fitting)
+    assert {strategy for strategy, _, _ in pool.given} == set(fitting)
+    for strategy, bound, peak in pool.given:
+        place = fitting[strategy]
+        assert bound <= exact.step_time_s[place], strategy
+        assert peak == pytest.approx(exact.peak_bytes[place], rel=1e-9), strategy
+
+    order = sorted(fitting, key=lambda one: (exact.step_time_s[fitting[one]], exact.peak_bytes[fitting[one]]))[:5]
+    found = [plan.step_time_s for plan in pool.best]
+    assert found == pytest.approx([exact.step_time_s[fitting[one]] for one in order], rel=1e-9)
+
+
+def test_the_answer_is_that_of_single_estimates(tiny):
+    vary: Vary = {"tp": [1, 2, 3], "ep": [4, 8], "schedule": ["1f1b", "gpipe"], "recompute": [["moe_act"], []]}
+    found = search(tiny, vary, top=3)
+    answers = [estimate(tiny, one) for one in combinations(tiny, vary) if not tiny.check(one)]
+    fitting = sorted((one.step_time_s, one.memory.peak_bytes) for one in answers if one.feasible)
+    assert (found.plans_total, found.plans_legal, found.plans_fitting) == (24, len(answers), len(fitting))
+    assert found.refused["ranks"] == 8  # tp = 3, whatever the others are
+    assert [one.plan.step_time_s for one in found.top] == pytest.approx([step for step, _ in fitting[:3]], rel=1e-9)
+    told = found.to_dict()
+    assert told["complete"]
+    assert told["plans_per_s"] == told["plans_done"] / told["seconds"]
+    assert set(told["top"][0]) >= {"strategy", "step_time_s", "low_s", "high_s", "peak_bytes", "binding"}
+    for one in found.top:
+        assert sum(found.loses_by(one).values()) == pytest.approx(
+            one.plan.step_time_s - found.top[0].plan.step_time_s, abs=1e-9
+        )
+
+
+def test_other_objectives(tiny):
+    vary: Vary = {"tp": [1, 2], "ep": [2, 4, 8], "micro_batch": [1, 2, 4], "recompute": [[], ["full"], ["moe_act"]]}
+    legal = [one for one in combinations(tiny, vary) if not tiny.check(one)]
+    exact = evaluate(tiny, legal)
+    pairs = sorted(zip(exact.step_time_s[exact.fits], exact.peak_bytes[exact.fits], strict=True))
+    front = [one for one in pairs if not any(other[0] <= one[0] and other[1] < one[1] for other in pairs)]
+    found = search(tiny, vary, pareto=True)
+    assert [one.plan.step_time_s for one in found.top] == pytest.approx([step for step, _ in front], rel=1e-9)
+    assert 1 < len(front) < len(pairs)
+    least = search(tiny, vary, top=3, objective="memory")
+    smallest = sorted(pairs, key=lambda one: (one[1], one[0]))[:3]
+    assert [one.plan.peak_bytes for one in least.top] == pytest.approx([peak for _, peak in smallest], rel=1e-9)
+    assert [one.plan.step_time_s for one in least.top] == pytest.approx([step for step, _ in smallest], rel=1e-9)
+
+
+def test_a_stopped_search_tells_what_it_has(tiny):
+    def stop(progress):
+        if progress.counts.fitting:
+            raise KeyboardInterrupt
+
+    found = search(tiny, {"tp": [1, 2], "recompute": [["full"], []]}, progress=stop)
+    assert not found.complete
+    assert 0 < found.plans_done < found.plans_total
+    assert found.top
+
+
+@pytest.mark.parametrize(
+    ("vary", "what"),
+    [
+        ({"tpp": [1]}, "--vary tpp: a search varies fields"),
+        ({"global_batch": [1]}, "a search varies fields"),
+        ({"tp": "1,2"}, "no list of values"),
+        ({"schedule": ["1f1c"]}, "no pipeline schedule '1f1c'"),
+        ({"optimizer": "auto"}, "auto has no list"),
+        ({"tp": []}, "has no values"),
+    ],
+)
+def test_what_cannot_be_varied_is_named(tiny, vary, what):
+    with pytest.raises(SpecError, match=what):
+        search(tiny, vary)
