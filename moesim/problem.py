@@ -12,7 +12,8 @@ from moesim.base.errors import Issue, SpecError
 from moesim.constraints import Broken, stages, violations
 from moesim.cost.from_spec import build_machine
 from moesim.cost.machine import Machine
-from moesim.cost.plan import Plan, Slow
+from moesim.cost.plan import Plan
+from moesim.cost.slow import Slow
 from moesim.rules import Candidate
 from moesim.spec.load import ScenarioSpecs, load_scenario, load_specs, scenario_from_names
 from moesim.spec.overrides import HARDWARE_PREFIXES, with_overrides

@@ -13,9 +13,10 @@ from moesim.cost.blocks import Blocks, PricedBlock, chunk_blocks, host_times, pl
 from moesim.cost.collectives import collective_time
 from moesim.cost.machine import Group
 from moesim.cost.offload import offloaded_bytes, optimizer_parts, stall
-from moesim.cost.plan import Plan, Slow
+from moesim.cost.plan import Plan
 from moesim.cost.replication import gradient_buckets, parameter_gather_time, stage_reduction_time
 from moesim.cost.sharing import beside, chunk_nic_time
+from moesim.cost.slow import Slow
 from moesim.cost.stage import (
     BACKWARD,
     FORWARD,

@@ -11,11 +11,11 @@ import numpy as np
 from moesim.base.numeric import Numeric
 from moesim.cost.contention import Contention
 from moesim.cost.expert_gemms import expert_gemms
-from moesim.cost.machine import NVLINK_RATES, Group, Machine
+from moesim.cost.machine import Group, Machine
 from moesim.cost.once import Once
+from moesim.cost.slow import Slow
 from moesim.cost.transports import Transport, transports
 from moesim.cost.uncertainty import PriceErrors
-from moesim.fabric.network import Network
 from moesim.timeline.schedule import Schedule
 from moesim.timeline.schedules import find_schedule
 from moesim.workload.adapters import adapters, parse_adapter
@@ -37,37 +37,6 @@ from moesim.workload.stages import Stage
 from moesim.workload.strategy import DTYPE_BYTES, Strategy
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True)
-class Slow:
-    """Pipeline ranks that something slows down, and how.
-
-    ``network``: with a fault; ``nvlink``, ``compute``: shares of their rates that NVLink and GPUs keep. [-]
-    """
-
-    ranks: tuple[int, ...]
-    network: Network | None = None
-    nvlink: float = 1.0
-    compute: float = 1.0
-
-    def machine(self, machine: Machine) -> Machine:
-        """The machine as the slow ranks see it; memory keeps its bandwidth."""
-        rates = {name: rate * self.compute for name, rate in machine.gpu.rates.items()}
-        links = {name: getattr(machine.links, name) * self.nvlink for name in NVLINK_RATES}
-        transports = {
-            name: {
-                key: value * (self.nvlink if key.endswith("nvlink_bandwidth") else 1) for key, value in items.items()
-            }
-            for name, items in machine.transports.items()
-        }
-        return replace(
-            machine,
-            transports=transports,
-            gpu=replace(machine.gpu, rates=rates),
-            links=replace(machine.links, **links),
-            network=self.network or machine.network,
-        )
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from moesim.base.errors import SpecError, did_you_mean
-from moesim.cost.plan import Plan, Slow
+from moesim.cost.plan import Plan
+from moesim.cost.slow import Slow
 from moesim.fabric.faults import KINDS, on_graph, rates_of
 from moesim.fabric.graph import MOST_GPUS
 from moesim.fabric.layout import Ints, Layout, Pattern

@@ -56,7 +56,7 @@ def block_pass(ops: Ops, sync: Numeric, shape: tuple[int, ...]) -> Array:
         reached[op.name], lanes[priced.lane] = end, end
         before_last = ready
         if op.host_sync:
-            host = np.maximum(host, end) + sync
+            host = np.maximum(host, ready) + sync  # for what the operation itself waits for
             found[HOST] += sync
         tail = np.maximum(tail, end) if op.prefetch else end
     found[CHAIN], found[LOOP], found[FIRST_OUT] = tail[1], host[0], tail[0]
