@@ -157,10 +157,10 @@ explained.estimate.memory.peak_phase, explained.estimate.measured
 # %% [markdown]
 # ## Sharding, without a file
 #
-# A dense model under FSDP: `from_names` takes a model, nodes and a software. What nobody gives comes from the software.
+# A dense model, its state whole and split: `from_names` takes a model, nodes and a software. What nobody gives comes from the software.
 
 # %%
-llama = moesim.from_names("llama3-8b", "hgx-h200:1", "torchtitan")
+llama = moesim.from_names("llama3-8b", "hgx-h200:1", "megatron-core")
 shardings = ("ddp", "zero1", "zero2", "fsdp")
 pd.DataFrame(
     {
