@@ -113,7 +113,9 @@ def test_constants_pull_the_right_way(estimates):
             if any(word in constant.path for word in slower) and "bandwidth" not in constant.path:
                 # kernels beside a transport or a reduction pay for its SMs: the share of each shifts a little with
                 # their times, and so does the clock under the power limit
-                assert constant.elasticity >= -1e-3, (constant, strategy)
+                beside = strategy.overlap_ep or strategy.dp_sharding in ("fsdp", "hsdp")
+                limited = answer.sustained_clock is not None and answer.sustained_clock < 1
+                assert constant.elasticity >= (-1e-3 if beside or limited else -1e-9), (constant, strategy)
             elif constant.path.endswith(faster):
                 assert constant.elasticity <= (1e-3 if strategy.overlap_ep else 1e-9), (constant, strategy)
             if abs(constant.elasticity) > 0.01:

@@ -246,12 +246,3 @@ def links_of(node: str, fabric: str | None = None) -> Links:
 
     spec = library.get("nodes", node)
     return build_links(spec, library.get("nics", spec.nic), library.get("fabrics", fabric or spec.default_fabric), True)
-
-
-def scores_table(overlays: Mapping[str, Overlay]) -> list[dict[str, float | str]]:
-    """One line a set of rows of each overlay, for reports."""
-    return [
-        {"overlay": name, "rows": rows, "count": one.count, "median": one.median, "p90": one.p90, "bias": one.bias}
-        for name, overlay in overlays.items()
-        for rows, one in overlay.scores.items()
-    ]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from moesim.base.units import DIMENSIONS
@@ -106,11 +105,6 @@ def overlay_text(overlay: Overlay) -> str:
     text = io.StringIO()
     yaml.dump(data, text)
     return HEADER + text.getvalue()
-
-
-def write_overlay(overlay: Overlay, path: Path) -> None:
-    """Write an overlay to a file."""
-    path.write_text(overlay_text(overlay), encoding="utf-8")
 
 
 def quantity(value: float, dimension: str) -> float | str:

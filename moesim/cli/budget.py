@@ -7,7 +7,6 @@ from typing import Annotated
 import typer
 
 from moesim.base.errors import SpecError
-from moesim.base.units import parse_quantity
 from moesim.cli import grammar
 from moesim.cli.scale import node_counts
 
@@ -34,7 +33,7 @@ def command(
 ) -> None:
     """Run the verb."""
     count = token_count(tokens)
-    by = _time(deadline)
+    by = grammar.positive("--deadline", deadline, "time")
     counts = None if nodes is None else node_counts(nodes)
     grammar.writable(output=output)
     problem = grammar.changed_problem(scenario, model, cluster, changes)
@@ -55,16 +54,4 @@ def token_count(text: str) -> float:
         value = 0.0
     if not 0 < value < 1e18:
         raise SpecError.single("--tokens", "", f"'{text}' is no number of tokens", "write for example 14.8T or 300B")
-    return value
-
-
-def _time(text: str | None) -> float | None:
-    if text is None:
-        return None
-    try:
-        value = parse_quantity(text, "time")
-    except ValueError as error:
-        raise SpecError.single("--deadline", "", str(error)) from None
-    if value <= 0:
-        raise SpecError.single("--deadline", "", f"'{text}' is not more than zero")
     return value

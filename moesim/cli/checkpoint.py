@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from moesim.base.errors import SpecError
-from moesim.base.units import format_quantity, parse_quantity
+from moesim.base.units import format_quantity
 from moesim.cli import grammar
 
 if TYPE_CHECKING:
@@ -63,8 +63,8 @@ def command(
 ) -> None:
     """Run the verb."""
     times = {"--interval": interval, "--mtbf-gpu": mtbf_gpu, "--mtbf-node": mtbf_node, "--restart": restart}
-    given = {name: _positive(name, text, "time") for name, text in (times | {"--timeout": timeout}).items()}
-    bandwidth = _positive("--save-bw", save_bw, "bandwidth")
+    given = {name: grammar.positive(name, text, "time") for name, text in (times | {"--timeout": timeout}).items()}
+    bandwidth = grammar.positive("--save-bw", save_bw, "bandwidth")
     layout = grammar.assignments(onto, "--onto")
     if form != "logical" and not layout:
         raise SpecError.single("--format", "", "says how a checkpoint loads elsewhere", "give --onto as well")
@@ -95,18 +95,6 @@ def command(
     for row in _moved(moved) if moved else ():
         table.add_row(*row)
     grammar.deliver(plain, table, as_json, output)
-
-
-def _positive(option: str, text: str | None, dimension: str) -> float | None:
-    if text is None:
-        return None
-    try:
-        value = parse_quantity(text, dimension)
-    except ValueError as error:
-        raise SpecError.single(option, "", str(error)) from None
-    if value <= 0:
-        raise SpecError.single(option, "", f"'{text}' is not more than zero")
-    return value
 
 
 def duration(seconds: float) -> str:

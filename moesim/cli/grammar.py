@@ -8,13 +8,19 @@ import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from moesim.base.errors import Collector, SpecError
 from moesim.base.files import write_atomically
-from moesim.problem import Problem, from_names, load
+from moesim.base.units import parse_quantity
+
+if TYPE_CHECKING:
+    from moesim.problem import Problem
+
+PICTURES = (".svg", ".png", ".pdf")
+"""Endings of files that can be drawn."""
 
 Scenario = Annotated[
     str | None, typer.Argument(metavar="[SCENARIO]", help="A scenario file, or the name of a shipped one.")
@@ -55,6 +61,8 @@ def folder(models: Path | None) -> None:
 
 def problem_of(scenario: str | None, model: str | None, cluster: str | None) -> Problem:
     """Return the problem that SCENARIO, or ``--model`` with ``--cluster``, names."""
+    from moesim.problem import from_names, load
+
     if scenario is not None:
         problems = Collector()
         for option, value in (("--model", model), ("--cluster", cluster)):
@@ -122,6 +130,25 @@ def values(text: str) -> list[str]:
         else:
             parts[-1] += letter
     return [part.strip() for part in parts if part.strip()]
+
+
+def positive(option: str, text: str | None, dimension: str) -> float | None:
+    """Return a quantity above zero that an option takes, None where it is not given; a `SpecError` where it is none."""
+    if text is None:
+        return None
+    try:
+        value = parse_quantity(text, dimension)
+    except ValueError as error:
+        raise SpecError.single(option, "", str(error)) from None
+    if value <= 0:
+        raise SpecError.single(option, "", f"'{text}' is not more than zero")
+    return value
+
+
+def drawable(plot: Path | None) -> None:
+    """Refuse a plot whose ending is no kind of picture."""
+    if plot is not None and plot.suffix not in PICTURES:
+        raise SpecError.single("--plot", "", f"'{plot}' is no picture", f"end it in {', '.join(PICTURES)}")
 
 
 def files(text: str | None) -> tuple[Path, ...]:

@@ -99,7 +99,8 @@ def _huggingface(
 def _deliver(
     imported: Imported, cluster: str, vocab_size: int | None, global_batch: int | None, output: Path | None
 ) -> None:
-    from moesim.studies.imports.imported import model_spec_data, shipped_model, yaml_text
+    from moesim.spec.huggingface import yaml_text
+    from moesim.studies.imports.imported import model_spec_data, shipped_model
 
     grammar.writable(out=output)
     name = output.stem if output is not None else "imported"

@@ -6,8 +6,6 @@ from typing import Annotated
 
 import typer
 
-from moesim.base.errors import SpecError
-from moesim.base.units import parse_quantity
 from moesim.cli import grammar
 
 RECOMPUTE_HELP = (
@@ -28,7 +26,7 @@ def recompute(
     output: grammar.OutputOption = None,
 ) -> None:
     """Run the verb."""
-    target = None if target_free is None else _bytes(target_free)
+    target = grammar.positive("--target-free", target_free, "bytes")
     grammar.writable(output=output)
     problem = grammar.changed_problem(scenario, model, cluster, changes)
 
@@ -58,13 +56,3 @@ def longest(
 
     found = study.longest(problem, variants)
     grammar.deliver([one.to_dict() for one in found], longest_table(found), as_json, output)
-
-
-def _bytes(text: str) -> float:
-    try:
-        value = parse_quantity(text, "bytes")
-    except ValueError as error:
-        raise SpecError.single("--target-free", "", str(error)) from None
-    if value <= 0:
-        raise SpecError.single("--target-free", "", f"'{text}' is not more than zero")
-    return value

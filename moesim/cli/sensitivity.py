@@ -7,9 +7,7 @@ from typing import Annotated
 
 import typer
 
-from moesim.base.errors import SpecError
 from moesim.cli import grammar
-from moesim.cli.validate import PLOTS
 
 HELP = """Rank constants by how much the step moves with them, and by how much of the interval they make."""
 
@@ -25,8 +23,7 @@ def command(
     output: grammar.OutputOption = None,
 ) -> None:
     """Run the verb."""
-    if plot is not None and plot.suffix not in PLOTS:
-        raise SpecError.single("--plot", "", f"'{plot}' is no picture", f"end it in {', '.join(PLOTS)}")
+    grammar.drawable(plot)
     grammar.writable(plot=plot, output=output)
     problem = grammar.changed_problem(scenario, model, cluster, changes)
 

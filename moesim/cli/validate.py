@@ -25,7 +25,6 @@ HELP = """Set measured runs beside their estimates: errors by group, the worst r
 Without --runs, the published runs that come with moesim. The columns are those of docs/run_table.md. With --pairs, what
 single methods gained and lost: pairs of runs as in docs/ablation_table.md, published effect beside predicted effect.
 """
-PLOTS = (".svg", ".png", ".pdf")
 
 
 def command(
@@ -53,8 +52,7 @@ def command(
     output: grammar.OutputOption = None,
 ) -> None:
     """Run the verb."""
-    if plot is not None and plot.suffix not in PLOTS:
-        raise SpecError.single("--plot", "", f"'{plot}' is no picture", f"end it in {', '.join(PLOTS)}")
+    grammar.drawable(plot)
     grammar.writable(plot=plot, csv=table, output=output)
     if runs is not None and not runs.is_file():
         raise SpecError.single(

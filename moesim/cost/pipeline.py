@@ -36,7 +36,9 @@ from moesim.timeline.step import Communication, Reduction, StepGraph, step_graph
 from moesim.workload.ops import Message
 from moesim.workload.stages import Stage
 
-CLASSES = ("ep", "tp", "cp", "pp", "dp", "host")
+COMMUNICATION = ("ep", "tp", "cp", "pp", "dp")
+"""Classes of messages between GPUs."""
+CLASSES = (*COMMUNICATION, "host")
 """Classes whose exposure is measured: the makespan without their durations, one more column of the batch each."""
 
 

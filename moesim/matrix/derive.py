@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from moesim.cost.pipeline import COMMUNICATION
 from moesim.matrix.bottlenecks import Bottleneck, asked, bottlenecks, rows
 from moesim.matrix.case import Case, Terms
 from moesim.matrix.cells import Cell, FloatArray, Matrix, Sample, decided
 from moesim.matrix.methods import Knob, Method, Pair, columns, methods
 from moesim.matrix.rule import compare
 from moesim.matrix.situation import Situation
-from moesim.matrix.traffic import CLASSES
 
-OWN = (*CLASSES, "pcie")
+OWN = (*COMMUNICATION, "pcie")
 """Terms that count only where the method makes or changes their class of traffic."""
 
 

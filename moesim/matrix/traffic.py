@@ -15,9 +15,6 @@ from moesim.cost.transports import reached_domains, reached_ranks
 from moesim.matrix.case import Case, Terms
 from moesim.workload.ops import ExpertLeg, Message
 
-CLASSES = ("ep", "tp", "cp", "pp", "dp")
-"""Classes of traffic: expert rows, tensor and context parallelism, stage boundaries, training state."""
-
 
 def sent_share(collective: str, size: Numeric) -> Numeric:
     """Bytes that a rank sends over the size of a message as nccl-tests counts it. [-]"""

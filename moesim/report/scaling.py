@@ -8,11 +8,10 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from moesim.cost.pipeline import COMMUNICATION
 from moesim.report.estimate import gibibytes, seconds
 from moesim.studies.budget import DAY, Budget
 from moesim.studies.scaling import Point
-
-COMMUNICATION = ("ep", "tp", "cp", "pp", "dp")
 
 
 def scaling_table(points: Sequence[Point], fixed: str) -> RenderableType:
@@ -58,7 +57,7 @@ def scaling_table(points: Sequence[Point], fixed: str) -> RenderableType:
 def budget_table(found: Budget) -> RenderableType:
     """A row a size of cluster, then what moves the answer."""
     table = Table(title=f"{found.tokens:.4g} tokens at a goodput of {found.goodput:.0%}", title_justify="left")
-    for column in ("nodes", "GPUs", "days", "90 % interval", "GPU-hours", "money", "MWh", "efficiency", "deadline"):
+    for column in ("nodes", "GPUs", "days", "90 % interval", "GPU-hours", "money", "GPU MWh", "efficiency", "deadline"):
         table.add_column(column, justify="right")
     for cost in found.costs:
         late = (

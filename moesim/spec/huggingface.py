@@ -18,7 +18,7 @@ from moesim.base.errors import Collector, SpecError
 from moesim.spec.huggingface_families import FAMILIES, REFUSED_KEYS, Family, MoeKeys
 from moesim.spec.model import ModelSpec, in_share
 from moesim.spec.validation import validate
-from moesim.spec.yaml_file import Document, display_name
+from moesim.spec.yaml_file import Document, display_name, read_text
 
 SOURCE = "huggingface-transformers"
 
@@ -76,12 +76,9 @@ def convert(config: Mapping[str, Any], name: str, where: str = "config.json") ->
 
 def _read(file: Path) -> dict[str, Any]:
     where = display_name(file)
+    text = read_text(file)
     try:
-        config = json.loads(file.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise SpecError.single(where, "", "there is no such file") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise SpecError.single(where, "", f"cannot be read as text: {error}") from None
+        config = json.loads(text)
     except json.JSONDecodeError as error:
         raise SpecError.single(f"{where}:{error.lineno}", "", f"not valid JSON: {error.msg}") from None
     if not isinstance(config, dict):

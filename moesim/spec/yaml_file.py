@@ -73,14 +73,17 @@ class Document:
 
 def read_document(path: Path) -> Document:
     """Return the contents of a YAML file, or raise a `SpecError` with the line."""
-    name = display_name(path)
+    return parse_document(read_text(path), display_name(path))
+
+
+def read_text(path: Path) -> str:
+    """Return a text file, or raise a `SpecError` that names it."""
     try:
-        text = path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8")
     except FileNotFoundError:
-        raise SpecError.single(name, "", "there is no such file") from None
+        raise SpecError.single(display_name(path), "", "there is no such file") from None
     except (OSError, UnicodeDecodeError) as error:
-        raise SpecError.single(name, "", f"cannot be read as text: {_reason(error)}") from None
-    return parse_document(text, name)
+        raise SpecError.single(display_name(path), "", f"cannot be read as text: {_reason(error)}") from None
 
 
 def display_name(path: Path) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from moesim.base.errors import SpecError, did_you_mean
+from moesim.base.errors import SpecError
 from moesim.cost.blocks import price_blocks
 from moesim.cost.memory import STATE, rank_memory
 from moesim.cost.pipeline import step_times
@@ -19,6 +19,7 @@ from moesim.problem import Problem
 from moesim.reading import breakdown
 from moesim.spec import library
 from moesim.studies.ablation_table import SLOTS, LeftOut, Pair, side_problem
+from moesim.studies.grouping import in_groups
 from moesim.studies.run_table import Refused
 from moesim.studies.schedules import skewed_step
 from moesim.timeline.run import run
@@ -228,15 +229,7 @@ def grouped(rows: Sequence[Scored], by: Sequence[str] = ("group",)) -> list[dict
     SpecError
         For a column that pairs cannot be grouped by.
     """
-    for name in by:
-        if name not in GROUPS:
-            raise SpecError.single("--group-by", "", f"no column '{name}' of pairs", did_you_mean(name, tuple(GROUPS)))
-    estimated = [row for row in rows if row.status == "estimated"]
-    groups: dict[tuple[str, ...], list[Scored]] = {}
-    for row in estimated:
-        groups.setdefault(tuple(GROUPS[name](row) for name in by), []).append(row)
-    found = [dict(zip(by, key, strict=True)) | summary(groups[key]) for key in sorted(groups)]
-    return [*found, dict.fromkeys(by, "all") | summary(estimated)]
+    return in_groups([row for row in rows if row.status == "estimated"], by, GROUPS, " of pairs", summary)
 
 
 def summary(rows: Sequence[Scored]) -> dict[str, Any]:

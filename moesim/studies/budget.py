@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from moesim.problem import Problem
-from moesim.spec import library
 from moesim.studies.scaling import Point, scaled
 
 HOUR, DAY = 3600.0, 86400.0
 OVERHEAD = 1.1
-"""Facility power over that of the machines, a typical value of large data centres. [-]"""
+"""Power of the facility over that of its machines, as Google published it for 2021 (google-pue-2021). [-]"""
 
 
 @dataclass(frozen=True)
@@ -20,7 +19,7 @@ class Cost:
     """A run of a number of tokens on one size of cluster.
 
     ``seconds`` with ``low_s`` and ``high_s`` from the interval of a step; ``money`` in the currency of the price;
-    ``energy_j`` from the power limit of the GPUs, an upper end; ``meets``: whether it is done by the deadline.
+    ``energy_j`` of the GPUs at their power limit with the overhead of the facility, without CPUs, NICs and fans; ``meets``: whether it is done by the deadline.
     """
 
     point: Point
@@ -92,7 +91,7 @@ def budget(
         Price of a GPU for an hour [currency]; time by which it must be done [s].
     """
     points = scaled(problem, nodes or [problem.scenario.cluster.count])
-    power = library.get("gpus", problem.machine.gpu.name).power.value
+    power = problem.machine.provenance["gpu.power"].value
     costs = []
     for point in points:
         answer = point.answer

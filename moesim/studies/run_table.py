@@ -28,7 +28,8 @@ from moesim.workload.strategy import Strategy
 Row = Mapping[str, str]
 
 ADAPTERS = {"lora": "lora:32", "qlora": "qlora:32"}
-"""Adapter of a task: rank 32 beside every linear layer is the default of Megatron-Bridge and NeMo."""
+"""Adapter of a task: ``dim: int = 32`` beside linear_qkv, linear_proj, linear_fc1 and linear_fc2 is the default of the LoRA
+of Megatron-Bridge (megatron-bridge), which NeMo had before it."""
 OFFLOADED = (0.25, 0.5, 0.75, 1.0)
 """Shares of the activations that a run may have moved to the host where it does not print which."""
 

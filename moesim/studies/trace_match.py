@@ -14,6 +14,7 @@ import numpy as np
 
 from moesim.base.errors import SpecError
 from moesim.cost.blocks import price_blocks
+from moesim.cost.pipeline import COMMUNICATION
 from moesim.estimator import estimate
 from moesim.problem import Problem
 from moesim.studies.roofline import Call, step_calls
@@ -21,6 +22,7 @@ from moesim.studies.trace_ops import TracedOp, label, traced_ops
 from moesim.traces.collectives import Collective, collectives
 from moesim.traces.event_table import ANNOTATION, Mask
 from moesim.traces.host import STEP, host_time, steps
+from moesim.traces.kernel_rule import COMMUNICATION as MOVING
 from moesim.traces.matrix_shapes import MatrixShape
 from moesim.traces.op_work import AttentionShape, Shape, shape_of
 from moesim.traces.summary import SECOND, DeviceSummary, Work, device_summary
@@ -34,10 +36,9 @@ KINDS = {
     "attention": ("attention",),
     "memory_bound": ("elementwise", "normalization", "softmax", "reduction", "index", "routing", "copy", "set"),
     "optimizer": ("optimizer",),
-    "communication": ("nccl", "deepep", "nvshmem", "custom-all-reduce"),
+    "communication": MOVING,
 }
 """Classes of kernels by category of the estimate; experts' products run in kernels that are products like others."""
-COMMUNICATION = ("ep", "tp", "cp", "pp", "dp")
 
 
 @dataclass(frozen=True)

@@ -8,17 +8,18 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import combinations
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from moesim.base.errors import SpecError, did_you_mean
 from moesim.estimator import estimate
 from moesim.intervals import MODEL_FORM
 from moesim.result import Estimate
 from moesim.spec import library
 from moesim.studies.error_budget import Budget, row_budget
+from moesim.studies.grouping import in_groups
 from moesim.studies.run_table import Refused, Run, run_of, shares, table_rows
 from moesim.studies.step_factors import judged
 
@@ -226,18 +227,8 @@ def grouped(rows: Sequence[Row], by: Sequence[str] = ("family",)) -> list[dict[s
     SpecError
         For a column that rows cannot be grouped by.
     """
-    for name in by:
-        if name not in COLUMNS:
-            raise SpecError.single("--group-by", "", f"no column '{name}'", did_you_mean(name, COLUMNS))
-    estimated = [row for row in rows if row.status == "estimated"]
-    groups: dict[tuple[Any, ...], list[Row]] = {}
-    for row in estimated:
-        groups.setdefault(tuple(getattr(row, name) for name in by), []).append(row)
-    found = [
-        dict(zip(by, key, strict=True)) | summary(groups[key])
-        for key in sorted(groups, key=lambda key: tuple(map(str, key)))
-    ]
-    return [*found, dict.fromkeys(by, "all") | summary(estimated)]
+    columns = {name: attrgetter(name) for name in COLUMNS}
+    return in_groups([row for row in rows if row.status == "estimated"], by, columns, "", summary)
 
 
 def summary(rows: Sequence[Row]) -> dict[str, Any]:

@@ -70,10 +70,6 @@ class Classes:
         """Rule of a kernel, None where no rule knows it."""
         return next((rule for rule in self.rules if rule.matches(name)), None)
 
-    def communicating(self) -> set[str]:
-        """Classes that move data between GPUs."""
-        return {rule.family for rule in self.rules if rule.communication}
-
 
 def classes(own: Path | None = None) -> Classes:
     """All registered rules, behind those of a user's file."""

@@ -89,11 +89,6 @@ class LatentAttention:
         """Width of one head in the product of queries and keys. [-]"""
         return self.nope_dim + self.rope_dim
 
-    @property
-    def query_input(self) -> int | None:
-        """Width of the latent that queries are made from; None for the hidden state. [-]"""
-        return self.q_rank
-
     def split_params(self, hidden: int) -> int:
         """Parameters that tensor parallelism splits: up-projections and output projection. [-]"""
         query = (self.q_rank or hidden) * self.num_heads * self.query_dim
@@ -258,11 +253,6 @@ class Model:
             if layer.moe
         )
         return self.total_params - idle
-
-    @property
-    def has_experts(self) -> bool:
-        """Whether any layer routes."""
-        return any(layer.moe for layer in self.layers)
 
     @property
     def moe(self) -> Moe | None:

@@ -102,6 +102,25 @@ def test_degrees_that_do_not_fill_the_cluster_are_refused(moesim: Any) -> None:
     assert "8 shards by 1 of the other degrees are not 16 GPUs; name a --cluster of 8 GPUs" in moesim(*call).lines[0]
 
 
+def test_a_model_may_stand_in_for_the_architecture(moesim: Any) -> None:
+    out = moesim(*words("mixtral"), "--model", "mixtral-8x22b").out
+    assert "model: mixtral-8x22b\n" in out
+    assert "# Note: the architecture in the file is not read: mixtral-8x22b was asked for" in out
+    assert "num-layers" not in out
+    assert "# Not understood: model" not in moesim(*words("titan"), "--model", "deepseek-v3-16b-torchtitan").out
+
+
+def test_what_is_priced_otherwise_is_told(moesim: Any, tmp_path: Path) -> None:
+    text = (CONFIGS / "mixtral-8x7b.sh").read_text().replace("--bf16", "--bf16 --hidden-dropout 0.1")
+    (tmp_path / "d.sh").write_text(text)
+    out = moesim("import", "megatron", tmp_path / "d.sh", "--cluster", "hgx-h100:8").out
+    assert "# Note: hidden_dropout: dropout is not modelled" in out
+    text = (CONFIGS / "qwen3-30b.toml").read_text().replace("lr = 3e-4", 'implementation = "foreach"')
+    (tmp_path / "f.toml").write_text(text)
+    out = moesim("import", "torchtitan", tmp_path / "f.toml", "--cluster", "hgx-h100:2").out
+    assert "# Note: optimizer.implementation = foreach: priced as fused" in out
+
+
 def test_branches_of_a_script_are_told(moesim: Any, tmp_path: Path) -> None:
     text = (CONFIGS / "mixtral-8x7b.sh").read_text()
     (tmp_path / "b.sh").write_text(text.replace("GPUS_PER_NODE=8", "if [ $A = 1 ]; then\nB=2\nfi"))

@@ -61,6 +61,12 @@ def money(job: moesim.Problem, price: float, goodput: float = 1.0) -> float:
     return found
 
 
+def test_energy_is_that_of_the_power_limit(job):
+    (cost,), (less,) = (budget(one, 1e12).costs for one in (job, job.with_changes({"gpu.power": "500 W"})))
+    assert cost.energy_j == pytest.approx(1.1 * 256 * 700 * cost.seconds)
+    assert less.energy_j == pytest.approx(1.1 * 256 * 500 * less.seconds)
+
+
 def test_money_moves_as_told(job):
     base, dearer = (money(job, price) for price in (2.0, 2.2))
     moved = budget(job, 1e12, price_per_gpu_hour=2.0).sensitivity

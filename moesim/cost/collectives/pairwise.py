@@ -2,8 +2,6 @@
 
 from typing import Literal
 
-import numpy as np
-
 from moesim.base.numeric import Numeric
 from moesim.cost.collectives import Algorithm, algorithms
 from moesim.cost.collectives.elementwise import larger, never, pick, root
@@ -72,21 +70,6 @@ def pairwise_all_to_all_time(
     start = links.nic_alltoall_base_latency * fits.get(f"{net}-latency", 1.0) + ranks + group.reach.of("far-latency")
     across = start + larger(local + ramp * root(size / MEGABYTE), away * (busy + half) / rate)
     return pick(group.nodes > 1, across, alone)
-
-
-def busiest_share(rows: Numeric) -> Numeric:
-    r"""Skew of an all-to-all(v): what the busiest rank sends or receives over the mean. [-]
-
-    .. math:: r = \max\left(\max_i \sum_j S_{ij}, \max_j \sum_i S_{ij}\right) \Big/ \frac{1}{n} \sum_{ij} S_{ij}
-
-    Parameters
-    ----------
-    rows
-        Bytes from rank i (row) to rank j (column). [B]
-    """
-    matrix = np.asarray(rows, dtype=float)
-    busiest = max(matrix.sum(axis=1).max(), matrix.sum(axis=0).max())
-    return float(busiest / matrix.sum() * len(matrix))
 
 
 algorithms.add(

@@ -7,11 +7,11 @@ import numpy as np
 
 from moesim.base.numeric import Numeric
 from moesim.cost.offload import offloaded_bytes, stall
+from moesim.cost.pipeline import COMMUNICATION
 from moesim.cost.replication import messages_time, stage_messages
 from moesim.cost.transports import leg_time
 from moesim.matrix.bottlenecks import Bottleneck, bottlenecks
 from moesim.matrix.case import Case, Terms
-from moesim.matrix.traffic import CLASSES
 from moesim.workload.ops import FusedExperts
 
 SOURCE = "olmo-core-report"
@@ -20,7 +20,7 @@ NCCL = "nccl-alltoall"
 
 def exposed(case: Case) -> Terms:
     """Time by which the step gets shorter without a class of communication, and without copies to the host. [s]"""
-    found: Terms = {name: partial(_class_exposed, case, name) for name in CLASSES}
+    found: Terms = {name: partial(_class_exposed, case, name) for name in COMMUNICATION}
     return found | {"pcie": lambda: _copies_exposed(case)}
 
 
@@ -95,7 +95,7 @@ def _expert_share(case: Case, nccl: Numeric) -> Numeric:
 
 def _seconds(case: Case) -> dict[str, Numeric]:
     """Seconds by kind of operation: kernels, attention, shared experts, messages by class. [s]"""
-    found: dict[str, Numeric] = dict.fromkeys(("kernels", "attention", "shared", "legs", "inside", *CLASSES), 0.0)
+    found: dict[str, Numeric] = dict.fromkeys(("kernels", "attention", "shared", "legs", "inside", *COMMUNICATION), 0.0)
     for priced, times in case.ops():
         op, spent = priced.op, times * priced.seconds
         if isinstance(op.work, FusedExperts):
@@ -103,7 +103,7 @@ def _seconds(case: Case) -> dict[str, Numeric]:
             legs = (op.work.dispatch, op.work.combine)
             moved: Numeric = sum((leg_time(case.plan.transport, leg, group, machine) for leg in legs), 0.0)
             found["inside"] = found["inside"] + times * np.minimum(moved, priced.seconds)
-        if op.category in CLASSES:
+        if op.category in COMMUNICATION:
             found[op.category] = found[op.category] + spent
         else:
             found["kernels"] = found["kernels"] + spent

@@ -11,7 +11,7 @@ IGNORED = re.compile(
       seed | init_method | timing | profile | profiling | nsys | exit | distributed_timeout | distributed_backend |
       master | node_rank | rdzv | nproc | nnodes | node | rank | num_workers | override | finetune | rampup | train_iters |
       ft | job | metrics | comm_timeout | experiment | mlflow | comet | hf | rerun | straggler | nccl_communicator |
-      attention_dropout | hidden_dropout | rotary | rope | mscale | beta | norm_epsilon | layernorm_epsilon |
+      rotary | rope | mscale | beta | norm_epsilon | layernorm_epsilon |
       initial_loss_scale | hysteresis | loss_scale | min_loss_scale | fp8_amax | fp8_margin | fp8_interval | manual_gc |
       make_vocab_size_divisible_by | max_position_embeddings | original_max_position | moe_aux_loss | moe_z_loss |
       moe_router_(load_balancing_type|score|topk_scaling|enable_expert_bias|bias_update|dtype|pre_softmax|force_biased) |

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ruamel.yaml import YAML
-
-from moesim.base.errors import SpecError, did_you_mean
+from moesim.base.errors import SpecError
 from moesim.spec import library
+from moesim.spec.huggingface import yaml_text
 from moesim.spec.model import ModelSpec
 from moesim.spec.scenario import ScenarioSpec, cluster_mapping
 from moesim.spec.validation import validate
@@ -36,7 +34,7 @@ class Imported:
     ----------
     model
         Data of a model spec without name, or the name of a model that is shipped.
-    global_batch, num_gpus
+    global_batch
         None where the file does not say.
     not_understood
         Settings that may cost time or memory and that nothing reads.
@@ -52,7 +50,6 @@ class Imported:
     software: str
     sequence_length: int
     global_batch: int | None
-    num_gpus: int | None
     not_understood: tuple[str, ...]
     notes: tuple[str, ...]
     ignored: int
@@ -96,15 +93,6 @@ class Imported:
         return "\n".join(lines) + "\n" + yaml_text(scenario)
 
 
-def yaml_text(data: Mapping[str, Any]) -> str:
-    """Plain data as YAML."""
-    text = io.StringIO()
-    yaml = YAML()
-    yaml.width = 116
-    yaml.dump(dict(data), text)
-    return text.getvalue()
-
-
 def shipped_model(architecture: Mapping[str, Any]) -> str | None:
     """Name of the model that is shipped with an architecture; without a vocabulary, whatever the vocabulary."""
     keys = [*ARCHITECTURE, *(("vocab_size",) if "vocab_size" in architecture else ())]
@@ -135,14 +123,6 @@ def model_spec_data(architecture: Mapping[str, Any], name: str, where: str) -> d
 def _spec(architecture: Mapping[str, Any], data: Mapping[str, Any] | None = None) -> ModelSpec:
     plain = data or {"schema": 1, "name": "probe", **architecture, "source": "own"}
     return validate(ModelSpec, Document("model", dict(plain)))
-
-
-def named_model(name: str, where: str) -> str:
-    """A shipped model by a framework's name; refused with the nearest where there is none."""
-    known = library.names("models")
-    if name in known:
-        return name
-    raise SpecError.single(where, "model", f"no shipped model '{name}'", did_you_mean(name, known))
 
 
 def gpus_of(cluster: str) -> int:

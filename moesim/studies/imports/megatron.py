@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from moesim.base.errors import SpecError
 from moesim.spec import library
-from moesim.spec.yaml_file import display_name, read_document
+from moesim.spec.yaml_file import display_name, read_document, read_text
 from moesim.studies.imports import shell
 from moesim.studies.imports.ignored import costs_nothing, left_to_profile
 from moesim.studies.imports.imported import Imported
 from moesim.studies.imports.megatron_model import architecture
 from moesim.studies.imports.megatron_strategy import strategy
 from moesim.studies.imports.settings import Setting, Settings
+
+DROPOUTS = ("attention_dropout", "hidden_dropout")
 
 
 def read(path: Path, defined: Mapping[str, str], model: str | None = None) -> Imported:
@@ -51,7 +54,10 @@ def from_settings(settings: Settings, software: str, model: str | None = None) -
         if isinstance(setting.value, str) and "$" in setting.value and not costs_nothing(name):
             settings.refuse(name, f"'{setting.value}' is not set in the file", "give it with --define NAME=VALUE")
     settings.problems.raise_if_any()
-    described = architecture(settings) if model is None else _known(model)
+    described = architecture(settings) if model is None else _instead(settings, model)
+    for name in DROPOUTS:
+        if float(settings.number(name, float) or 0):
+            settings.notes.append(f"{name}: dropout is not modelled")
     chosen = strategy(settings, described)
     sequence = settings.number("seq_length") or settings.number("encoder_seq_length")
     batch = settings.number("global_batch_size")
@@ -70,30 +76,25 @@ def from_settings(settings: Settings, software: str, model: str | None = None) -
         software=software,
         sequence_length=int(sequence),
         global_batch=batch,
-        num_gpus=None,
         not_understood=tuple(setting.shown for setting in unknown),
         notes=tuple(settings.notes),
         ignored=len(ignored),
     )
 
 
-def _known(model: str) -> dict[str, Any]:
-    """What a strategy depends on of a model that is shipped."""
+def _instead(settings: Settings, model: str) -> dict[str, Any]:
+    """What a strategy depends on of a model that stands in for the architecture in the file."""
+    probe = Settings(settings.where, settings.given)
+    with suppress(SpecError):
+        architecture(probe)
+    settings.understood.update(probe.understood)
+    settings.notes.append(f"the architecture in the file is not read: {model} was asked for")
     spec = library.get("models", model)
     return {"num_layers": spec.num_layers, "moe": spec.moe}
 
 
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        raise SpecError.single(display_name(path), "", "there is no such file") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise SpecError.single(display_name(path), "", f"cannot be read as text: {error}") from None
-
-
 def _from_script(path: Path, defined: Mapping[str, str]) -> tuple[list[Setting], list[str]]:
-    found, variables, branches = shell.arguments(_text(path), defined)
+    found, variables, branches = shell.arguments(read_text(path), defined)
     told = []
     if branches:
         lines = ", ".join(map(str, branches))

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from moesim.base.errors import SpecError
-from moesim.spec.yaml_file import display_name
+from moesim.spec.yaml_file import display_name, read_text
 from moesim.studies.imports.ignored import costs_nothing
 from moesim.studies.imports.imported import Imported
 from moesim.studies.imports.settings import Setting, Settings, names
@@ -60,6 +60,7 @@ def read(path: Path, num_gpus: int, model: str | None = None) -> Imported:
             settings.understood.add(name)
     before = len(settings.understood)
     chosen = model or _model(settings)
+    settings.understood.update(("model.name", "model.flavor"))  # --model stands in for them
     settings.problems.raise_if_any()
     found, replicas = _degrees(settings, num_gpus)
     sequence = settings.number("training.seq_len") or 2048
@@ -74,7 +75,8 @@ def read(path: Path, num_gpus: int, model: str | None = None) -> Imported:
     compiled = _compiled(settings)
     _precision(settings, found)
     optimizer = str(settings.take("optimizer.name") or "AdamW").lower()
-    settings.take("optimizer.implementation")
+    if (kind := settings.take("optimizer.implementation")) not in (None, "fused"):
+        settings.notes.append(f"optimizer.implementation = {kind}: priced as fused")
     if optimizer not in ("adamw", "adam"):
         settings.notes.append(f"optimizer.name = {optimizer}: not modelled, adam stands in")
     settings.problems.raise_if_any()
@@ -86,7 +88,6 @@ def read(path: Path, num_gpus: int, model: str | None = None) -> Imported:
         software="torchtitan" if compiled else "torchtitan-eager",
         sequence_length=int(sequence),
         global_batch=int(batch),
-        num_gpus=num_gpus,
         not_understood=tuple(setting.shown for setting in unknown),
         notes=tuple(settings.notes),
         ignored=before,
@@ -95,13 +96,9 @@ def read(path: Path, num_gpus: int, model: str | None = None) -> Imported:
 
 def _flat(path: Path) -> dict[str, Setting]:
     where = display_name(path)
+    text = read_text(path)
     try:
-        text = path.read_text(encoding="utf-8")
         data = tomllib.loads(text)
-    except FileNotFoundError:
-        raise SpecError.single(where, "", "there is no such file") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise SpecError.single(where, "", f"cannot be read as text: {error}") from None
     except tomllib.TOMLDecodeError as error:
         raise SpecError.single(where, "", f"not valid TOML: {error}") from None
     lines: dict[str, int] = {}
@@ -178,6 +175,7 @@ def _degrees(settings: Settings, num_gpus: int) -> tuple[dict[str, Any], int]:
             found["schedule"] = named
             if named in ("interleaved-1f1b", "zb-v", "dualpipev"):
                 found["vpp"] = 2
+                settings.notes.append(f"{schedule}: two chunks a rank, the default of the framework")
     return found, left * replicate
 
 
@@ -204,16 +202,15 @@ def _compiled(settings: Settings) -> bool:
 def _precision(settings: Settings, found: dict[str, Any]) -> None:
     converters = names(settings.take("model.converters") or [])
     recipe = settings.take("float8.recipe_name") or settings.take("quantize.linear.float8.recipe_name") or "tensorwise"
-    for name in (
-        "float8.filter_fqns",
-        "quantize.linear.float8.filter_fqns",
-        "float8.precompute_float8_dynamic_scale_for_fsdp",
-    ):
-        settings.take(name)
+    for name in ("float8.filter_fqns", "quantize.linear.float8.filter_fqns"):
+        if (left := settings.take(name)) and names(left) != ["output"]:
+            settings.notes.append(f"{name} = {left}: every linear layer but the output is priced in float8")
+    settings.take("float8.precompute_float8_dynamic_scale_for_fsdp")
     gathers = settings.flag("float8.enable_fsdp_float8_all_gather")
     dtype = str(settings.take("training.dtype") or "float32")
     reduce = str(settings.take("training.mixed_precision_reduce") or "float32")
-    settings.take("training.mixed_precision_param")
+    if (kept := settings.take("training.mixed_precision_param")) not in (None, "bfloat16"):
+        settings.notes.append(f"training.mixed_precision_param = {kept}: not modelled, bfloat16 stands in")
     if any("mx" in name for name in converters):
         found["precision"] = "mxfp8"
     elif any("float8" in name for name in converters):
