@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from moesim.base.errors import SpecError
 from moesim.cli import grammar
 from moesim.cli.estimate import measured_time
 
@@ -31,12 +32,14 @@ def command(
     trace: Annotated[
         Path | None, typer.Option("--trace", metavar="FILE", help="A profile of the run, one rank.")
     ] = None,
-    stage: Annotated[int, typer.Option("--stage", metavar="N", help="Pipeline rank of the trace.")] = 0,
+    stage: Annotated[int | None, typer.Option("--stage", metavar="N", help="Pipeline rank of the trace.")] = None,
     as_json: grammar.JsonOption = False,
     output: grammar.OutputOption = None,
 ) -> None:
     """Run the verb."""
     seconds = measured_time(measured)
+    if stage is not None and trace is None:
+        raise SpecError.single("--stage", "", "is that of a trace", "give --trace FILE")
     grammar.writable(output=output)
     problem = grammar.changed_problem(scenario, model, cluster, changes)
 
@@ -50,7 +53,7 @@ def command(
         from moesim.cli.trace_model import matched
         from moesim.report.trace_model import match_tables
 
-        beside = matched(trace, problem, stage)
+        beside = matched(trace, problem, stage or 0)
         plain, shown = plain | {"trace": beside.to_dict()}, Group(shown, match_tables(beside))
     grammar.deliver(plain, shown, as_json, output)
 

@@ -120,9 +120,3 @@ def grouped_share(rows: Numeric, gpu: Gpu) -> Numeric:
 def looped_gemm_time(work: Gemm, gpu: Gpu) -> Numeric:
     """Time of the same products one after the other, one kernel each. [s]"""
     return work.groups * gemm_time(Gemm(work.m, work.n, work.k, 1, work.accumulate, work.rate, work.operand_bytes), gpu)
-
-
-def padded_gemm_time(work: Gemm, gpu: Gpu, capacity: Numeric) -> Numeric:
-    """Time of a batched GEMM in which every group has `capacity` rows, filled or not. [s]"""
-    rows = np.maximum(capacity, work.m)
-    return gemm_time(Gemm(rows, work.n, work.k, work.groups, work.accumulate, work.rate, work.operand_bytes), gpu)

@@ -20,6 +20,7 @@ def test_the_table_and_the_json(moesim):
         (("zoo-004", "--measured", "24"), "--measured: '24' has no unit"),
         (("zoo-004", "--measured", "0s"), "--measured: '0s' is no duration"),
         (("--measured", "1s"), "what to estimate is missing"),
+        (("zoo-004", "--measured", "1s", "--stage", 1), "--stage: is that of a trace; give --trace FILE"),
     ],
 )
 def test_bad_input(moesim, arguments, line):

@@ -1,11 +1,14 @@
 """Time of grouped products: weights, tiles of few rows, alternatives."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
+from moesim.cost.expert_gemms import expert_gemms
 from moesim.cost.from_spec import build_gpu
 from moesim.cost.gemm import gemm_time
-from moesim.cost.grouped import HEIGHTS, Skewed, grouped_gemm_time, looped_gemm_time, padded_gemm_time
+from moesim.cost.grouped import HEIGHTS, Skewed, grouped_gemm_time, looped_gemm_time
 from moesim.spec import library
 from moesim.workload.ops import Gemm
 
@@ -47,8 +50,9 @@ def test_skewed_groups_pay_for_the_tiles_and_weights_that_they_have(gpu):
 def test_a_loop_pays_every_launch_and_padding_pays_every_row(gpu):
     work = Gemm(64, 2048, 2048, groups=32)
     assert looped_gemm_time(work, gpu) > 2 * grouped_gemm_time(work, gpu)
-    assert padded_gemm_time(work, gpu, 64) == gemm_time(work, gpu)
-    assert padded_gemm_time(work, gpu, 1024) > 3 * padded_gemm_time(work, gpu, 64)
+    padded = expert_gemms.get("padded").time
+    assert padded(work, gpu) == gemm_time(work, gpu)
+    assert padded(replace(work, m=1024), gpu) > 3 * padded(work, gpu)
 
 
 def test_the_scalar_time_is_the_entry_of_the_array(gpu):
