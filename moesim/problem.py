@@ -84,6 +84,7 @@ class Problem:
             self.global_batch,
             frozenset(self.machine.gpu.rates),
             self.machine.nvlink_domain,
+            self.machine.protocol,
         )
 
     def check(self, strategy: Strategy | None = None) -> list[Broken]:

@@ -48,6 +48,8 @@ RULE_SOURCES = {
     "host-counts": "olmo-core-report",
     "dispatch-precision": ARITHMETIC,
     "dispatch-scales": "deepep",
+    "transport-network": SCOPE,
+    "transport-ranks": "aws-ep-benchmark",
     "fused-experts-memory": "deepgemm",
     "fused-experts-domain": "deepgemm",
     "fused-experts-precision": "deepgemm",

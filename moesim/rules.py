@@ -29,7 +29,8 @@ from moesim.workload.strategy import COUNTS, Strategy
 class Candidate:
     """A strategy beside the problem it is meant for.
 
-    ``rates`` are the kinds of GEMM that the GPU runs, ``nvlink_domain`` GPUs that share an NVLink switch.
+    ``rates`` are the kinds of GEMM that the GPU runs, ``nvlink_domain`` GPUs that share an NVLink switch, ``protocol`` what
+    the network between them speaks.
     """
 
     strategy: Strategy
@@ -40,6 +41,7 @@ class Candidate:
     global_batch: int
     rates: frozenset[str] = frozenset({"bf16", "fp16"})
     nvlink_domain: Numeric = 8.0
+    protocol: str = "infiniband"
 
     @cached_property
     def mesh(self) -> Mesh:

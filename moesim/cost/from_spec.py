@@ -86,6 +86,7 @@ def _build(specs: ScenarioSpecs) -> Machine:
         | legs,
         network=specs_network(specs),
         step_errors=steps.spreads(steps.used(specs.calibrations), software.name, specs.model.moe is not None),
+        protocol=nic.protocol,
     )
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from moesim.base.errors import Collector, SpecError, did_you_mean
 from moesim.constraints import CHOICES
-from moesim.cost.transports import transports
+from moesim.cost.transports import profiled, transports
 from moesim.problem import Problem
 from moesim.studies.search.legality import single_field_mask
 from moesim.timeline.schedules import schedules
@@ -183,7 +183,8 @@ def _recomputes(problem: Problem, _: Mapping[str, tuple[Any, ...]]) -> tuple[Any
 
 
 def _transports(problem: Problem, _: Mapping[str, tuple[Any, ...]]) -> tuple[Any, ...]:
-    return tuple(transports.names()) if problem.model.moe else (problem.strategy.transport,)
+    known = [one.name for one in transports.entries() if profiled(one.item, problem.machine.protocol)]
+    return tuple(known) if problem.model.moe else (problem.strategy.transport,)
 
 
 def _schedules(_problem: Problem, _: Mapping[str, tuple[Any, ...]]) -> tuple[Any, ...]:
