@@ -73,6 +73,8 @@ RULE_SOURCES = {
     "compression-adapter": SCOPE,
     "activation-offload": ARITHMETIC,
     "optimizer-offload": ARITHMETIC,
+    "expert-offload": ARITHMETIC,
+    "expert-offload-model": SCOPE,
     "optimizer-offload-products": "zero-offload",
     "adapter-rank": ARITHMETIC,
     "adapter-targets": ARITHMETIC,

@@ -86,6 +86,7 @@ class StrategySpec(ExpertMethods):
     adapter_targets: StrictStr | None = None
     activation_offload: float | None = None
     optimizer_offload: float | None = None
+    expert_offload: float | None = None
     grad_bucket_bytes: Annotated[float | None, _quantity("bytes")] = None
     grad_compression: StrictStr | None = None
     stale_gradients: StrictBool | None = None
