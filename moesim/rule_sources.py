@@ -13,6 +13,7 @@ RULE_SOURCES = {
     "expert-width": ARITHMETIC,
     "heads": "megatron-lm",
     "sequence": ARITHMETIC,
+    "ring-pieces": "megatron-lm",
     "batch": ARITHMETIC,
     "step-size": ARITHMETIC,
     "ulysses-heads": "olmo-core-report",

@@ -32,6 +32,7 @@ RULE_NAMES = frozenset(STRATEGY_FIELDS) - {"recompute", "layout", "fusions"} | {
     "hidden_size",
     "sequence_length",
     "global_batch",
+    "num_gpus",
     "num_micro_batches",
     "dp",
     "edp",
@@ -332,7 +333,7 @@ class Rule(SpecModel):
 class Profile(SpecModel):
     """What a release or a set of recipes does otherwise; each part writes only what differs from its base.
 
-    ``without_rules``: rules of its base that it does not have, by name.
+    ``without_rules``: rules of its base that it does not have, by name. ``rules``: those that it has besides.
     """
 
     date: str
@@ -350,6 +351,7 @@ class Profile(SpecModel):
     constants: dict[str, Any] = Field(default_factory=dict)
     defaults: dict[str, Any] = Field(default_factory=dict)
     without_rules: tuple[str, ...] = ()
+    rules: tuple[Rule, ...] = ()
 
 
 class SoftwareSpec(NamedSpec):
