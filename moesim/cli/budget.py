@@ -28,6 +28,7 @@ def command(
         float, typer.Option("--goodput", min=0.01, max=1, help="Share of the time that makes progress.")
     ] = 1.0,
     deadline: Annotated[str | None, typer.Option("--deadline", metavar="TIME", help="Such as 30d.")] = None,
+    measured: grammar.MeasuredOption = None,
     as_json: grammar.JsonOption = False,
     output: grammar.OutputOption = None,
 ) -> None:
@@ -45,7 +46,10 @@ def command(
     from moesim.studies.budget import budget
 
     found = budget(problem, count, counts, goodput, costs, by)
-    grammar.deliver(found.to_dict(), budget_table(found), as_json, output)
+    first = found.costs[0].point.answer
+    assert first is not None  # of a cost
+    told = grammar.with_basis(found.to_dict(), budget_table(found), first, grammar.measured_step(measured, problem))
+    grammar.deliver(*told, as_json, output)
 
 
 def token_count(text: str) -> float:

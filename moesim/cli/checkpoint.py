@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -58,6 +58,7 @@ def command(
     form: Annotated[
         str, typer.Option("--format", help="How it is written: logical, layout-bound or gathered.")
     ] = "logical",
+    measured: grammar.MeasuredOption = None,
     as_json: grammar.JsonOption = False,
     output: grammar.OutputOption = None,
 ) -> None:
@@ -94,7 +95,12 @@ def command(
     table = _table(found, study.CONTENTS[contents][1], smaller)
     for row in _moved(moved) if moved else ():
         table.add_row(*row)
-    grammar.deliver(plain, table, as_json, output)
+    shown: Any = table
+    if found.step_time_s is not None:
+        from moesim.estimator import estimate
+
+        plain, shown = grammar.with_basis(plain, table, estimate(problem), grammar.measured_step(measured, problem))
+    grammar.deliver(plain, shown, as_json, output)
 
 
 def duration(seconds: float) -> str:

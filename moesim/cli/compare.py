@@ -25,6 +25,7 @@ def command(
     changes: grammar.SetOption = None,
     vary: grammar.VaryOption = None,
     reoptimise: grammar.ReoptimiseOption = None,
+    measured: grammar.MeasuredOption = None,
     as_json: grammar.JsonOption = False,
     output: grammar.OutputOption = None,
 ) -> None:
@@ -45,4 +46,5 @@ def command(
     from moesim.studies.compare import comparison
 
     found = comparison(problems, variants, reoptimise=grammar.field_names(reoptimise))
-    grammar.deliver(found.to_dict(), comparison_table(found), as_json, output)
+    beside = grammar.measured_step(measured, next(iter(problems.values())))
+    grammar.deliver(*grammar.with_basis(found.to_dict(), comparison_table(found), found.base, beside), as_json, output)

@@ -9,7 +9,6 @@ import typer
 
 from moesim.base.errors import SpecError
 from moesim.cli import grammar
-from moesim.cli.estimate import measured_time
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -24,7 +23,9 @@ With --trace, where a measured step of one rank spends more than its estimate.
 
 
 def command(
-    measured: Annotated[str, typer.Option("--measured", metavar="TIME", help="The measured step, such as 24.2s.")],
+    measured: Annotated[
+        str, typer.Option("--measured", metavar="TIME|RATE", help="The measured step, such as 24.2s, or 1234tok/s.")
+    ],
     scenario: grammar.Scenario = None,
     model: grammar.ModelOption = None,
     cluster: grammar.ClusterOption = None,
@@ -37,11 +38,13 @@ def command(
     output: grammar.OutputOption = None,
 ) -> None:
     """Run the verb."""
-    seconds = measured_time(measured)
     if stage is not None and trace is None:
         raise SpecError.single("--stage", "", "is that of a trace", "give --trace FILE")
     grammar.writable(output=output)
     problem = grammar.changed_problem(scenario, model, cluster, changes)
+
+    seconds = grammar.measured_step(measured, problem)
+    assert seconds is not None  # it is required
 
     from moesim.studies.diagnose import diagnose
 
@@ -55,7 +58,7 @@ def command(
 
         beside = matched(trace, problem, stage or 0)
         plain, shown = plain | {"trace": beside.to_dict()}, Group(shown, match_tables(beside))
-    grammar.deliver(plain, shown, as_json, output)
+    grammar.deliver(*grammar.with_basis(plain, shown, found.estimate, seconds), as_json, output)
 
 
 def _tables(found: Diagnosis) -> RenderableType:

@@ -6,6 +6,7 @@ import io
 import itertools
 import json
 import math
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,6 +20,7 @@ from moesim.base.units import parse_quantity
 
 if TYPE_CHECKING:
     from moesim.problem import Problem
+    from moesim.result import Estimate
 
 PICTURES = (".svg", ".png", ".pdf")
 """Endings of files that can be drawn."""
@@ -54,6 +56,10 @@ ModelsOption = Annotated[
 ReoptimiseOption = Annotated[
     str | None,
     typer.Option("--reoptimise", metavar="FIELD,...", help="Fields to search for each column, such as tp,pp,ep."),
+]
+MeasuredOption = Annotated[
+    str | None,
+    typer.Option("--measured", metavar="TIME|RATE", help="A measured step, such as 19.7s, or 1234tok/s of a GPU."),
 ]
 OverlayOption = Annotated[Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write the overlay here.")]
 
@@ -171,6 +177,32 @@ def price(text: str | None) -> float | dict[str, float] | None:
             raise SpecError.single("--price", "", f"'{text}' is no price of a GPU for an hour", fix)
         found[node.strip()] = value
     return found.get("", found)
+
+
+def measured_step(text: str | None, problem: Problem) -> float | None:
+    """Return a measured step that an option tells, also as tokens a second of a GPU of the job. [s]"""
+    if text is None:
+        return None
+    rate = re.fullmatch(r"\s*([\d.,]+(?:e\d+)?)\s*tok(?:ens)?/s(?:/gpu)?\s*", text, re.IGNORECASE)
+    try:
+        value = float(rate[1].replace(",", "")) if rate else parse_quantity(text, "time")
+    except ValueError as error:
+        raise SpecError.single("--measured", "", str(error), "write for example 19.7s or 1234tok/s") from None
+    if value <= 0:
+        raise SpecError.single("--measured", "", f"'{text}' is no duration", "write for example 19.7s or 1234tok/s")
+    tokens = problem.global_batch * problem.sequence_length / problem.machine.num_gpus
+    return tokens / value if rate else value
+
+
+def with_basis(plain: dict[str, Any], shown: Any, answer: Estimate, measured_s: float | None) -> tuple[Any, Any]:
+    """Return an answer with the step that it rests on, plain and as people read it."""
+    from rich.console import Group
+
+    from moesim.report.basis import basis_line
+    from moesim.studies.basis import basis
+
+    told = basis(answer, measured_s)
+    return plain | {"basis": told}, Group(shown, basis_line(told))
 
 
 def drawable(plot: Path | None) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -23,6 +23,7 @@ def command(
     cluster: grammar.ClusterOption = None,
     changes: grammar.SetOption = None,
     vary: grammar.SearchOption = None,
+    measured: grammar.MeasuredOption = None,
     as_json: grammar.JsonOption = False,
     output: grammar.OutputOption = None,
 ) -> None:
@@ -43,4 +44,8 @@ def command(
         "gpus": last.gpus if fits else None,
         "tried": [one.to_dict() for one in tried],
     }
-    grammar.deliver(plain, fewest_table(tried), as_json, output)
+    shown: Any = fewest_table(tried)
+    if fits:
+        best = last.found.top[0].answer
+        plain, shown = grammar.with_basis(plain, shown, best, grammar.measured_step(measured, problem))
+    grammar.deliver(plain, shown, as_json, output)

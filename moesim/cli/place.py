@@ -17,6 +17,7 @@ def command(
     cluster: grammar.ClusterOption = None,
     changes: grammar.SetOption = None,
     top: Annotated[int, typer.Option("--top", metavar="N", min=1, help="Orders to print.")] = 10,
+    measured: grammar.MeasuredOption = None,
     as_json: grammar.JsonOption = False,
     output: grammar.OutputOption = None,
 ) -> None:
@@ -24,10 +25,13 @@ def command(
     grammar.writable(output=output)
     problem = grammar.changed_problem(scenario, model, cluster, changes)
 
+    from moesim.estimator import estimate
     from moesim.report.fabric import placement_table
     from moesim.studies.placement import placements
 
     found = placements(problem)
     plain = found.to_dict()
     plain["ranked"] = plain["ranked"][:top]
-    grammar.deliver(plain, placement_table(found, top), as_json, output)
+    base = estimate(problem)
+    told = grammar.with_basis(plain, placement_table(found, top), base, grammar.measured_step(measured, problem))
+    grammar.deliver(*told, as_json, output)

@@ -32,6 +32,7 @@ def command(
     cluster: grammar.ClusterOption = None,
     changes: grammar.SetOption = None,
     fixed: Annotated[str, typer.Option("--fixed", help="batch or batch-per-gpu.")] = "batch",
+    measured: grammar.MeasuredOption = None,
     as_json: grammar.JsonOption = False,
     output: grammar.OutputOption = None,
 ) -> None:
@@ -48,4 +49,9 @@ def command(
         raise SpecError.single("--fixed", "", f"'{fixed}' is nothing to keep", did_you_mean(fixed, FIXED))
     points = scaled(problem, counts, fixed)
     plain = {"fixed": fixed, "points": [point.to_dict() for point in points]}
-    grammar.deliver(plain, scaling_table(points, fixed), as_json, output)
+    first = next(point for point in points if point.answer is not None)
+    assert first.answer is not None  # scaled raises where none runs
+    told = grammar.with_basis(
+        plain, scaling_table(points, fixed), first.answer, grammar.measured_step(measured, problem)
+    )
+    grammar.deliver(*told, as_json, output)

@@ -29,6 +29,7 @@ def command(
     plot: Annotated[
         Path | None, typer.Option("--plot", metavar="FILE", help="Draw the timelines (.svg, .png or .pdf).")
     ] = None,
+    measured: grammar.MeasuredOption = None,
     as_json: grammar.JsonOption = False,
     output: grammar.OutputOption = None,
 ) -> None:
@@ -43,7 +44,7 @@ def command(
 
     drawable(plot)
     chosen = wanted(schedule) if schedule is not None else [Wanted(name) for name in schedules.names()]
-    rows = compare(problem, chosen)
+    rows = compare(problem, chosen, grammar.measured_step(measured, problem))
     if all(row.refused for row in rows):
         raise SpecError.single("--schedule", "", "; ".join(str(one) for row in rows for one in row.refused))
     if plot is not None:

@@ -64,6 +64,7 @@ def command(
     workers: WorkersOption = 1,
     scheduler: SchedulerOption = None,
     checkpoint: CheckpointOption = None,
+    measured: grammar.MeasuredOption = None,
     as_json: grammar.JsonOption = False,
     output: grammar.OutputOption = None,
 ) -> None:
@@ -75,7 +76,7 @@ def command(
     grammar.writable(output=output, checkpoint=checkpoint)
     problem = grammar.changed_problem(scenario, model, cluster, changes)
     found = searched(problem, vary, top, objective, several, price, Means(workers, scheduler, checkpoint))
-    deliver(found, as_json, output)
+    deliver(found, as_json, output, grammar.measured_step(measured, problem))
 
 
 def objectives(option: str, text: str) -> tuple[str, ...]:
@@ -116,11 +117,14 @@ def searched(
         )
 
 
-def deliver(found: Search, as_json: bool, output: Path | None) -> None:
-    """Print the best plans, or write them to a file."""
+def deliver(found: Search, as_json: bool, output: Path | None, measured_s: float | None = None) -> None:
+    """Print the best plans, or write them to a file; ``measured_s``: a step to set beside the best. [s]"""
     from moesim.report.search import search_table, write_rows
 
     if output is not None and output.suffix in (".csv", ".parquet"):
         write_rows(output, found)
         output = None
-    grammar.deliver(found.to_dict(), search_table(found), as_json, output)
+    plain, shown = found.to_dict(), search_table(found)
+    if found.top:
+        plain, shown = grammar.with_basis(plain, shown, found.top[0].answer, measured_s)
+    grammar.deliver(plain, shown, as_json, output)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -34,6 +34,7 @@ def command(
         list[str] | None, typer.Option("--show", help="Further columns: exposed, terms, memory, interval; repeatable.")
     ] = None,
     top: Annotated[int | None, typer.Option("--top", min=1, metavar="N", help="Rows to print; all without.")] = None,
+    measured: grammar.MeasuredOption = None,
     as_json: grammar.JsonOption = False,
     output: grammar.OutputOption = None,
 ) -> None:
@@ -61,7 +62,11 @@ def command(
         output = None
     plain = found.to_dict()
     plain["rows"] = plain["rows"][:top]
-    grammar.deliver(plain, sweep_table(found, top, wanted), as_json, output)
+    shown: Any = sweep_table(found, top, wanted)
+    best = found.best.answer if found.best else None
+    if best is not None:
+        plain, shown = grammar.with_basis(plain, shown, best, grammar.measured_step(measured, problem))
+    grammar.deliver(plain, shown, as_json, output)
 
 
 @contextmanager

@@ -35,6 +35,7 @@ def command(
         ),
     ] = None,
     reoptimise: grammar.ReoptimiseOption = None,
+    measured: grammar.MeasuredOption = None,
     as_json: grammar.JsonOption = False,
     output: grammar.OutputOption = None,
 ) -> None:
@@ -47,7 +48,9 @@ def command(
     from moesim.studies.whatif import whatif
 
     found = whatif(problem, variants, fault or (), grammar.field_names(reoptimise))
-    grammar.deliver(found.to_dict(), whatif_table(found), as_json, output)
+    beside = grammar.measured_step(measured, problem)
+    told = grammar.with_basis(found.to_dict(), whatif_table(found), found.comparison.base, beside)
+    grammar.deliver(*told, as_json, output)
 
 
 def _changes(options: list[str] | None) -> list[dict[str, str]]:
