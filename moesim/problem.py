@@ -17,7 +17,7 @@ from moesim.cost.slow import Slow
 from moesim.rules import Candidate
 from moesim.spec.factors import without_factors
 from moesim.spec.load import ScenarioSpecs, load_scenario, load_specs, scenario_from_names
-from moesim.spec.overrides import HARDWARE_PREFIXES, with_overrides
+from moesim.spec.overrides import COMM_SMS, HARDWARE_PREFIXES, sm_driven, with_overrides
 from moesim.spec.scenario import STRATEGY_FIELDS, MeasuredSpec, ScenarioSpec
 from moesim.spec.software import SoftwareSpec
 from moesim.timeline.schedules import FILE_SUFFIX, find_schedule
@@ -134,6 +134,11 @@ class Problem:
         """
         absolute = without_factors(changes, self.machine.provenance, where)
         changed = resolve(with_overrides(self.scenario, absolute, where))
+        if COMM_SMS in changes and not (changed.model.moe and sm_driven(changed.strategy.transport)):
+            what = f"the legs of transport {changed.strategy.transport} do not depend on its SMs"
+            raise SpecError.single(
+                f"{where} {COMM_SMS}", "", what, "set a transport that copies by SMs, such as deepep"
+            )
         firsts = {path.partition(".")[0] for path in changes if f"strategy.{path.split('.')[-1]}" not in self.assumed}
         same_run = self.measured is not None and firsts <= {*HARDWARE_PREFIXES, "overrides", "calibrations"}
         return changed if same_run or "measured" in firsts else replace(changed, measured=None)

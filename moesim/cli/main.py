@@ -21,6 +21,7 @@ import moesim.cli.collective as collective
 import moesim.cli.compare as compare
 import moesim.cli.diagnose as diagnose
 import moesim.cli.estimate as estimate
+import moesim.cli.exchange as exchange
 import moesim.cli.explain as explain
 import moesim.cli.fabric as fabric
 import moesim.cli.importing as importing
@@ -28,6 +29,7 @@ import moesim.cli.kernel as kernel
 import moesim.cli.matrix as matrix
 import moesim.cli.memory_studies as memory_studies
 import moesim.cli.min_gpus as min_gpus
+import moesim.cli.offload as offload
 import moesim.cli.pareto as pareto
 import moesim.cli.place as place
 import moesim.cli.roofline as roofline
@@ -65,6 +67,8 @@ app.add_typer(trace.app, name="trace")
 app.command("matrix", help=matrix.HELP)(matrix.command)
 app.command("min-gpus", help=min_gpus.HELP)(min_gpus.command)
 app.command("pareto", help=pareto.HELP)(pareto.command)
+app.command("exchange", help=exchange.HELP)(exchange.command)
+app.command("offload", help=offload.HELP)(offload.command)
 app.command("place", help=place.HELP)(place.command)
 app.command("recompute", help=memory_studies.RECOMPUTE_HELP)(memory_studies.recompute)
 app.command("scale", help=scale.HELP)(scale.command)
