@@ -41,6 +41,18 @@ class Comparison:
         names = (*BREAKDOWN, *(name for name in EXTRA if name in before or name in after))
         return {name: after.get(name, 0.0) - before.get(name, 0.0) for name in names}
 
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What must not be read off the columns side by side."""
+        answers = [case.answer for case in self.cases if case.answer is not None]
+        flop = [answer.model_flop_per_token for answer in answers]
+        if max(flop) <= min(flop) * (1 + 1e-9):
+            return ()
+        return (
+            f"MFU and TFLOP/s are not comparable: a token counts {min(flop):.4g} to {max(flop):.4g} FLOP; "
+            "compare tokens/s",
+        )
+
     def to_dict(self) -> dict[str, Any]:
         """Plain values in SI units."""
         plain: list[dict[str, Any]] = []
@@ -54,11 +66,20 @@ class Comparison:
                 "speedup": self.base.step_time_s / case.answer.step_time_s,
                 "delta_breakdown_s": self.deltas_s(case.answer),
                 "delta_peak_bytes": case.answer.memory.peak_bytes - self.base.memory.peak_bytes,
+                "tokens_ratio": case.answer.tokens_per_s_per_gpu / self.base.tokens_per_s_per_gpu,
+                "share_outside_products": outside_products(case.answer),
+                "activations_bytes": max(float(stage["activations_bytes"]) for stage in case.answer.memory.stages),
             }
             if case.layout:
                 told["reoptimised"] = dict(case.layout)
             plain.append(told | {"estimate": case.answer.to_dict()})
-        return {"base": next(case.name for case in self.cases if case.answer is not None), "cases": plain}
+        base = next(case.name for case in self.cases if case.answer is not None)
+        return {"base": base, "cases": plain, "warnings": list(self.warnings)}
+
+
+def outside_products(answer: Estimate) -> float:
+    """Share of a step that is in no matrix product of a layer, which is what low precisions accelerate. [-]"""
+    return 1 - (answer.breakdown_s["gemm"] + answer.breakdown_s["grouped_gemm"]) / answer.step_time_s
 
 
 def comparison(
