@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from moesim.evaluator import Evaluation, evaluate
     from moesim.problem import Problem, from_names, load
     from moesim.result import Estimate, Timeline
+    from moesim.studies.fit import fit
     from moesim.studies.search.search import search
     from moesim.studies.sweep import sweep
     from moesim.studies.whatif import whatif
@@ -28,6 +29,7 @@ _HOMES = {
     "Timeline": "moesim.result",
     "estimate": "moesim.estimator",
     "evaluate": "moesim.evaluator",
+    "fit": "moesim.studies.fit",
     "from_names": "moesim.problem",
     "load": "moesim.problem",
     "search": "moesim.studies.search.search",
@@ -43,6 +45,7 @@ __all__ = [
     "Timeline",
     "estimate",
     "evaluate",
+    "fit",
     "from_names",
     "load",
     "search",

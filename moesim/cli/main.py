@@ -24,6 +24,7 @@ import moesim.cli.estimate as estimate
 import moesim.cli.exchange as exchange
 import moesim.cli.explain as explain
 import moesim.cli.fabric as fabric
+import moesim.cli.fit as fit
 import moesim.cli.importing as importing
 import moesim.cli.kernel as kernel
 import moesim.cli.matrix as matrix
@@ -60,6 +61,7 @@ app.command("check", help=check.HELP)(check.command)
 app.command("checkpoint", help=checkpoint.HELP)(checkpoint.command)
 app.command("diagnose", help=diagnose.HELP)(diagnose.command)
 app.command("explain", help=explain.HELP)(explain.command)
+app.command("fit", help=fit.HELP)(fit.command)
 app.add_typer(fabric.app, name="fabric")
 app.command("max-seq", help=memory_studies.LONGEST_HELP)(memory_studies.longest)
 trace_model.register(trace.app)
