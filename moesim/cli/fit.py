@@ -22,6 +22,7 @@ def command(
     host_memory: Annotated[
         str | None, typer.Option("--host-memory", metavar="BYTES", help="Of a node, such as 1.5TB.")
     ] = None,
+    measured: grammar.MeasuredOption = None,
     as_json: grammar.JsonOption = False,
     output: grammar.OutputOption = None,
 ) -> None:
@@ -34,6 +35,7 @@ def command(
     from moesim.studies.fit import fit
 
     found = fit(problem, host)
-    grammar.deliver(found.to_dict(), fit_table(found), as_json, output)
+    beside = grammar.measured_step(measured, problem)
+    grammar.deliver(*grammar.with_basis(found.to_dict(), fit_table(found), found.answer, beside), as_json, output)
     if not found.fits:
         raise typer.Exit(1)

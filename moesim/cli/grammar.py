@@ -112,6 +112,18 @@ def assignments(options: Sequence[str] | None, option: str) -> dict[str, str]:
     return found
 
 
+def changes_of(options: Sequence[str] | None, option: str) -> list[dict[str, str]]:
+    """Return options of several changes each, ``PATH=VALUE; PATH=VALUE``, as mappings; one issue for each that is none."""
+    found, problems = [], Collector()
+    for text in options or ():
+        try:
+            found.append(assignments([part for part in text.split(";") if part.strip()], option))
+        except SpecError as error:
+            problems.extend(error.issues)
+    problems.raise_if_any()
+    return found
+
+
 def field_names(text: str | None) -> list[str]:
     """Return the strategy fields of a list with commas."""
     return [name.removeprefix("strategy.") for name in values(text or "")]

@@ -54,9 +54,14 @@ def longest(
     grammar.writable(output=output)
     problem = grammar.changed_problem(scenario, model, cluster, changes)
 
+    from rich.console import Group
+
+    from moesim.report.basis import basis_line
     from moesim.report.memory_studies import longest_table
     from moesim.studies import longest as study
 
     beside = grammar.measured_step(measured, problem)
     found = study.longest(problem, variants)
-    grammar.deliver([one.to_dict(beside) for one in found], longest_table(found), as_json, output)
+    rows = [one.to_dict(beside) for one in found]
+    lines = [basis_line(row["basis"]) for row in rows if row["basis"] is not None]
+    grammar.deliver(rows, Group(longest_table(found), *lines[:1]), as_json, output)

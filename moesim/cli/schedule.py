@@ -37,7 +37,10 @@ def command(
     grammar.writable(plot=plot, output=output)
     problem = grammar.changed_problem(scenario, model, cluster, changes)
 
+    from rich.console import Group
+
     from moesim.report import schedules as report
+    from moesim.report.basis import basis_line
     from moesim.report.gantt import Panel, drawable, write_gantt
     from moesim.studies.schedules import Wanted, compare, wanted
     from moesim.timeline.schedules import schedules
@@ -54,4 +57,5 @@ def command(
             if row.timeline is not None
         ]
         write_gantt(plot, panels)
-    grammar.deliver([row.to_dict() for row in rows], report.table(rows), as_json, output)
+    lines = [basis_line(row.basis) for row in rows if row.basis is not None]
+    grammar.deliver([row.to_dict() for row in rows], Group(report.table(rows), *lines[:1]), as_json, output)

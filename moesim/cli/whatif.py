@@ -6,7 +6,6 @@ from typing import Annotated
 
 import typer
 
-from moesim.base.errors import Collector, SpecError
 from moesim.cli import grammar
 
 HELP = """Set a job with something changed or broken beside the job as it stands, term by term.
@@ -40,7 +39,7 @@ def command(
     output: grammar.OutputOption = None,
 ) -> None:
     """Run the verb."""
-    variants = _changes(change)
+    variants = grammar.changes_of(change, "--change")
     grammar.writable(output=output)
     problem = grammar.changed_problem(scenario, model, cluster, changes)
 
@@ -51,15 +50,3 @@ def command(
     beside = grammar.measured_step(measured, problem)
     told = grammar.with_basis(found.to_dict(), whatif_table(found), found.comparison.base, beside)
     grammar.deliver(*told, as_json, output)
-
-
-def _changes(options: list[str] | None) -> list[dict[str, str]]:
-    """Each option as a mapping; one issue for each that is none."""
-    found, problems = [], Collector()
-    for text in options or ():
-        try:
-            found.append(grammar.assignments(text.split(";"), "--change"))
-        except SpecError as error:
-            problems.extend(error.issues)
-    problems.raise_if_any()
-    return found

@@ -40,6 +40,8 @@ def comparison_table(found: Comparison) -> RenderableType:
     table.add_row("outside products", *(f"{outside_products(answer):.1%}" for answer in others))
     table.add_row("peak memory, GiB", *memory)
     table.add_row("binding", *(answer.binding["resource"] for answer in others))
+    if columns[0].price is not None:
+        table.add_row("tokens per currency", *(f"{case.tokens_per_dollar:,.0f}" for case in columns))
     for name in columns[0].layout:
         told = (case.layout[name] for case in columns)
         table.add_row(name, *(", ".join(one) or "none" if isinstance(one, list | tuple) else str(one) for one in told))

@@ -13,6 +13,8 @@ from moesim.result import BREAKDOWN, EXTRA, Estimate
 from moesim.studies.faults import with_changes
 from moesim.studies.search.search import search
 
+HOUR = 3600.0
+
 
 @dataclass(frozen=True)
 class Case:
@@ -22,6 +24,14 @@ class Case:
     answer: Estimate | None
     refused: tuple[str, ...] = ()
     layout: Mapping[str, Any] = field(default_factory=dict)
+    price: float | None = None
+
+    @property
+    def tokens_per_dollar(self) -> float | None:
+        """Tokens for a unit of the currency of the price; None without one. [1/currency]"""
+        if self.answer is None or self.price is None:
+            return None
+        return self.answer.tokens_per_s_per_gpu * HOUR / self.price
 
 
 @dataclass(frozen=True)
@@ -70,6 +80,9 @@ class Comparison:
                 "share_outside_products": outside_products(case.answer),
                 "activations_bytes": max(float(stage["activations_bytes"]) for stage in case.answer.memory.stages),
             }
+            told["host_bound"] = case.answer.binding["resource"] == "host"
+            if case.price is not None:
+                told["tokens_per_dollar"] = case.tokens_per_dollar
             if case.layout:
                 told["reoptimised"] = dict(case.layout)
             plain.append(told | {"estimate": case.answer.to_dict()})
@@ -88,6 +101,7 @@ def comparison(
     include_base: bool = True,
     reoptimise: Sequence[str] = (),
     where: str = "--vary",
+    price: float | Mapping[str, float] | None = None,
 ) -> Comparison:
     """Estimate every problem as it is and under every variant.
 
@@ -104,6 +118,8 @@ def comparison(
         its own best.
     where
         Option that the variants came from, for messages.
+    price
+        Of a GPU for an hour, or by kind of node. [currency]
 
     Raises
     ------
@@ -126,10 +142,20 @@ def comparison(
                 cases.append(Case(column, None, tuple(str(issue) for issue in error.issues)))
             else:
                 layout = {one: answer.strategy[one] for one in reoptimise}
-                cases.append(Case(column, answer, layout=layout))
+                cases.append(Case(column, answer, layout=layout, price=_price(price, changed)))
     if sum(case.answer is not None for case in cases) < 2:
         raise SpecError(dict.fromkeys(issues))
     return Comparison(tuple(cases))
+
+
+def _price(price: float | Mapping[str, float] | None, problem: Problem) -> float | None:
+    """The price of a GPU of a problem's nodes for an hour. [currency]"""
+    if price is None or isinstance(price, float):
+        return price
+    node = problem.scenario.cluster.node
+    if node not in price:
+        raise SpecError.single("--price", "", f"says nothing of {node}", f"add {node}=2.5/h")
+    return price[node]
 
 
 def _fields(changes: Mapping[str, str]) -> set[str]:

@@ -87,6 +87,7 @@ class Placements:
             "usual": self.usual.to_dict(),
             "best": self.best.to_dict(),
             "saved_s": self.usual.step_s - self.best.step_s,
+            "worst_over_best": self.ranked[-1].step_s / self.best.step_s,
             "ranked": [placement.to_dict() for placement in self.ranked],
         }
 
