@@ -39,6 +39,7 @@ import moesim.cli.specs as specs
 import moesim.cli.sweep as sweep
 import moesim.cli.trace as trace
 import moesim.cli.trace_model as trace_model
+import moesim.cli.uncertainty as uncertainty
 import moesim.cli.validate as validate
 import moesim.cli.whatif as whatif
 from moesim.base.errors import SpecError
@@ -74,6 +75,7 @@ app.command("sensitivity", help=sensitivity.HELP)(sensitivity.command)
 app.command("specs", help=specs.HELP)(specs.command)
 app.command("sweep", help=sweep.HELP)(sweep.command)
 app.command("validate", help=validate.HELP)(validate.command)
+app.command("uncertainty", help=uncertainty.HELP)(uncertainty.command)
 app.command("whatif", help=whatif.HELP)(whatif.command)
 app.command("roofline", help=roofline.HELP)(roofline.command)
 app.command("collective", help=collective.HELP)(collective.command)
