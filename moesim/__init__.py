@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from moesim.studies.fit import fit
     from moesim.studies.search.search import search
     from moesim.studies.sweep import sweep
+    from moesim.studies.uncertainty import uncertainty
     from moesim.studies.whatif import whatif
     from moesim.workload.strategy import Strategy
 
@@ -34,6 +35,7 @@ _HOMES = {
     "load": "moesim.problem",
     "search": "moesim.studies.search.search",
     "sweep": "moesim.studies.sweep",
+    "uncertainty": "moesim.studies.uncertainty",
     "whatif": "moesim.studies.whatif",
 }
 __all__ = [
@@ -50,6 +52,7 @@ __all__ = [
     "load",
     "search",
     "sweep",
+    "uncertainty",
     "whatif",
 ]
 

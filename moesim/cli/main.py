@@ -20,8 +20,8 @@ import moesim.cli.checkpoint as checkpoint
 import moesim.cli.collective as collective
 import moesim.cli.compare as compare
 import moesim.cli.diagnose as diagnose
+import moesim.cli.dispatch as dispatch
 import moesim.cli.estimate as estimate
-import moesim.cli.exchange as exchange
 import moesim.cli.explain as explain
 import moesim.cli.fabric as fabric
 import moesim.cli.fit as fit
@@ -42,6 +42,7 @@ import moesim.cli.specs as specs
 import moesim.cli.sweep as sweep
 import moesim.cli.trace as trace
 import moesim.cli.trace_model as trace_model
+import moesim.cli.uncertainty as uncertainty
 import moesim.cli.validate as validate
 import moesim.cli.whatif as whatif
 from moesim.base.errors import SpecError
@@ -69,7 +70,7 @@ app.add_typer(trace.app, name="trace")
 app.command("matrix", help=matrix.HELP)(matrix.command)
 app.command("min-gpus", help=min_gpus.HELP)(min_gpus.command)
 app.command("pareto", help=pareto.HELP)(pareto.command)
-app.command("exchange", help=exchange.HELP)(exchange.command)
+app.command("dispatch", help=dispatch.HELP)(dispatch.command)
 app.command("offload", help=offload.HELP)(offload.command)
 app.command("place", help=place.HELP)(place.command)
 app.command("recompute", help=memory_studies.RECOMPUTE_HELP)(memory_studies.recompute)
@@ -80,6 +81,7 @@ app.command("sensitivity", help=sensitivity.HELP)(sensitivity.command)
 app.command("specs", help=specs.HELP)(specs.command)
 app.command("sweep", help=sweep.HELP)(sweep.command)
 app.command("validate", help=validate.HELP)(validate.command)
+app.command("uncertainty", help=uncertainty.HELP)(uncertainty.command)
 app.command("whatif", help=whatif.HELP)(whatif.command)
 app.command("roofline", help=roofline.HELP)(roofline.command)
 app.command("collective", help=collective.HELP)(collective.command)

@@ -1,4 +1,4 @@
-"""``moesim exchange``: the expert all-to-all of a job, by transport, SMs or anything else."""
+"""``moesim dispatch``: the expert all-to-all of a job, by transport, SMs or anything else."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from moesim.cli import grammar
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from moesim.studies.exchange import Exchanges
+    from moesim.studies.dispatching import Exchanges
 
 HELP = """Price the expert exchange of a job: its legs, SMs, buffers, what of it the step sees, what kernels lose beside it.
 
@@ -33,7 +33,7 @@ def command(
     grammar.writable(output=output)
     problem = grammar.changed_problem(scenario, model, cluster, changes)
 
-    from moesim.studies.exchange import exchanges
+    from moesim.studies.dispatching import exchanges
 
     beside = grammar.measured_step(measured, problem)
     found = exchanges(problem, cases)
