@@ -21,6 +21,7 @@ import moesim.cli.collective as collective
 import moesim.cli.compare as compare
 import moesim.cli.diagnose as diagnose
 import moesim.cli.estimate as estimate
+import moesim.cli.exchange as exchange
 import moesim.cli.explain as explain
 import moesim.cli.fabric as fabric
 import moesim.cli.importing as importing
@@ -71,6 +72,7 @@ app.command("specs", help=specs.HELP)(specs.command)
 app.command("validate", help=validate.HELP)(validate.command)
 app.command("roofline", help=roofline.HELP)(roofline.command)
 app.command("collective", help=collective.HELP)(collective.command)
+app.command("exchange", help=exchange.HELP)(exchange.command)
 kernel_app = typer.Typer(help=kernel.HELP, no_args_is_help=True, rich_markup_mode=None)
 kernel.register(kernel_app)
 app.add_typer(kernel_app, name="kernel")
