@@ -28,6 +28,9 @@ def command(
         float, typer.Option("--goodput", min=0.01, max=1, help="Share of the time that makes progress.")
     ] = 1.0,
     deadline: Annotated[str | None, typer.Option("--deadline", metavar="TIME", help="Such as 30d.")] = None,
+    measured: Annotated[
+        str | None, typer.Option("--measured", metavar="TIME", help="A measured step in place of the estimate.")
+    ] = None,
     as_json: grammar.JsonOption = False,
     output: grammar.OutputOption = None,
 ) -> None:
@@ -35,13 +38,16 @@ def command(
     count = token_count(tokens)
     by = grammar.positive("--deadline", deadline, "time")
     counts = None if nodes is None else node_counts(nodes)
+    step = grammar.positive("--measured", measured, "time")
+    if step is not None and counts is not None:
+        raise SpecError.single("--measured", "", "was measured on one number of nodes", "leave out --nodes")
     grammar.writable(output=output)
     problem = grammar.changed_problem(scenario, model, cluster, changes)
 
     from moesim.report.scaling import budget_table
     from moesim.studies.budget import budget
 
-    found = budget(problem, count, counts, goodput, price, by)
+    found = budget(problem, count, counts, goodput, price, by, step)
     grammar.deliver(found.to_dict(), budget_table(found), as_json, output)
 
 

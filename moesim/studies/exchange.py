@@ -113,13 +113,13 @@ def exchanged(
     SpecError
         For an unknown direction, transport, precision or cluster, and for experts that do not divide over the ranks.
     """
-    for option, value, known in (
+    for option, value, names in (
         ("DIRECTION", direction, DIRECTIONS),
         ("--transport", transport, transports.names()),
         ("--precision", rows.precision, tuple(ROW_BYTES)),
     ):
-        if value not in known:
-            raise SpecError.single(option, "", f"'{value}' is not known", did_you_mean(value, known))
+        if value not in names:
+            raise SpecError.single(option, "", f"'{value}' is not known", did_you_mean(value, names))
     where = setting(cluster, own=own)
     group, ranks = where.group, int(where.group.size)
     if rows.num_experts % ranks:
