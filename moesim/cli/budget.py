@@ -28,7 +28,9 @@ def command(
         float, typer.Option("--goodput", min=0.01, max=1, help="Share of the time that makes progress.")
     ] = 1.0,
     deadline: Annotated[str | None, typer.Option("--deadline", metavar="TIME", help="Such as 30d.")] = None,
-    measured: grammar.MeasuredOption = None,
+    measured: Annotated[
+        str | None, typer.Option("--measured", metavar="TIME|RATE", help="A measured step in place of the estimate.")
+    ] = None,
     as_json: grammar.JsonOption = False,
     output: grammar.OutputOption = None,
 ) -> None:
@@ -36,6 +38,8 @@ def command(
     count = token_count(tokens)
     by = grammar.positive("--deadline", deadline, "time")
     counts = None if nodes is None else node_counts(nodes)
+    if measured is not None and counts is not None:
+        raise SpecError.single("--measured", "", "was measured on one number of nodes", "leave out --nodes")
     grammar.writable(output=output)
     costs = grammar.price(price)
     if isinstance(costs, dict):
@@ -45,11 +49,11 @@ def command(
     from moesim.report.scaling import budget_table
     from moesim.studies.budget import budget
 
-    found = budget(problem, count, counts, goodput, costs, by)
+    step = grammar.measured_step(measured, problem)
+    found = budget(problem, count, counts, goodput, costs, by, step)
     first = found.costs[0].point.answer
     assert first is not None  # of a cost
-    told = grammar.with_basis(found.to_dict(), budget_table(found), first, grammar.measured_step(measured, problem))
-    grammar.deliver(*told, as_json, output)
+    grammar.deliver(*grammar.with_basis(found.to_dict(), budget_table(found), first, step), as_json, output)
 
 
 def token_count(text: str) -> float:

@@ -22,6 +22,7 @@ import moesim.cli.compare as compare
 import moesim.cli.diagnose as diagnose
 import moesim.cli.dispatch as dispatch
 import moesim.cli.estimate as estimate
+import moesim.cli.exchange as exchange
 import moesim.cli.explain as explain
 import moesim.cli.fabric as fabric
 import moesim.cli.fit as fit
@@ -85,6 +86,7 @@ app.command("uncertainty", help=uncertainty.HELP)(uncertainty.command)
 app.command("whatif", help=whatif.HELP)(whatif.command)
 app.command("roofline", help=roofline.HELP)(roofline.command)
 app.command("collective", help=collective.HELP)(collective.command)
+app.command("exchange", help=exchange.HELP)(exchange.command)
 kernel_app = typer.Typer(help=kernel.HELP, no_args_is_help=True, rich_markup_mode=None)
 kernel.register(kernel_app)
 app.add_typer(kernel_app, name="kernel")

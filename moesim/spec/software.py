@@ -185,6 +185,9 @@ class Runtime(SpecModel):
     fused_linear_cross_entropy: Flag = Field(description="Output projection and loss in chunks; no logits are kept.")
     logits_dtype: LogitsDtype
     logits_bytes: Number | None = Field(None, description="Bytes a logit at the peak of the loss, where known. [B]")
+    parallel_logits_bytes: Number | None = Field(
+        None, description="The same where tensor-parallel ranks share the vocabulary; as alone where open. [B]"
+    )
     launches_per_dense_layer: Number
     launches_per_moe_layer: Number | None = None
     launches_per_operation: Number | None = Field(

@@ -12,6 +12,7 @@ from moesim.cost.from_spec import specs_network
 from moesim.cost.plan import Plan
 from moesim.fabric.layout import Pattern
 from moesim.fabric.network import Network
+from moesim.fabric.reach import crowded
 from moesim.fabric.tiers import GroupBandwidth, group_bandwidth
 from moesim.problem import Problem
 from moesim.spec.load import load_specs
@@ -92,7 +93,8 @@ def fabric_groups(problem: Problem) -> FabricGroups:
     rows = []
     for traffic in axis_traffic(plan):
         size, stride = int(mesh.size(traffic.axis)), int(mesh.stride(traffic.axis))
-        found = group_bandwidth(joined.carrying(traffic.pattern == "all-to-all"), size, stride, traffic.pattern)
+        busy = traffic.pattern == "all-to-all" and crowded(size, float(plan.group(traffic.axis).per_node))
+        found = group_bandwidth(joined.carrying(busy), size, stride, traffic.pattern)
         rows.append(_row(traffic, size, stride, found, problem.machine.num_gpus))
     return FabricGroups(problem.name, fabric, problem.machine.num_gpus, tuple(rows))
 
