@@ -60,6 +60,7 @@ class Diagnosis:
             "measured_step_time_s": self.measured_s,
             "gap_s": self.gap_s,
             "inside": self.inside,
+            "healthy_tokens_per_s_per_gpu": self.estimate.tokens_per_s_per_gpu,
             "healthy_breakdown_s": dict(self.estimate.breakdown_s),
             "suspects": [dict(vars(one)) for one in self.suspects],
         }
