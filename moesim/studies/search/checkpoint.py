@@ -28,10 +28,11 @@ def head(jobs: Sequence[Job], aim: Aim, parts: Sequence[Part]) -> dict[str, Any]
     """What makes a search the same one: every number that it reads, what it varies, what it looks for, and its parts."""
     problems = [job.problem for job in jobs]
     made = {
-        "model": [problem.model for problem in problems],
-        "machine": [problem.machine for problem in problems],
-        "software": [problem.software for problem in problems],
-        "scenario": [(problem.scenario, problem.strategy) for problem in problems],
+        "model": [one.model for one in problems],
+        "machine": [one.machine for one in problems],
+        "software": [one.software for one in problems],
+        "batch": [(one.sequence_length, one.global_batch, one.documents) for one in problems],
+        "strategy": [(one.strategy, one.scenario.strategy.given) for one in problems],
         "space": [[(axis.name, axis.values) for axis in job.space.axes] for job in jobs],
         "objective": (aim, [job.price for job in jobs]),
         "parts": [(name, None if region is None else region.flat.tolist()) for name, _, region in parts],

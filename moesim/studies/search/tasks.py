@@ -7,7 +7,7 @@ import signal
 import threading
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 import moesim
@@ -18,6 +18,8 @@ from moesim.studies.search.pool import Plan, Pool, Rival
 from moesim.studies.search.ranking import Aim
 from moesim.studies.search.walk import Counts, Walk
 
+COLUMNS = 512
+"""Combinations of degrees in a part at most: enough to be worked on together, few enough to share out."""
 Part = tuple[str, int, Region | None]
 """Name, number of the job, and what to walk of its space; None for all."""
 Told = Callable[[Counts, Plan | None], None]
@@ -66,7 +68,10 @@ def parts(jobs: tuple[Job, ...]) -> tuple[list[Part], list[Done]]:
     known = []
     for number, job in enumerate(jobs):
         walk = Walk(job.space, Pool(job.problem, 1))
-        found += [(f"{number}-{region.number}", number, region) for region in walk.parts()]
+        for region in walk.parts():
+            for start in range(0, len(region.flat), COLUMNS):
+                piece = replace(region, flat=region.flat[start : start + COLUMNS])
+                found.append((f"{number}-{region.number}-{start}", number, piece))
         known.append(_done(f"{number}", number, walk, True))
     return found, known
 

@@ -83,11 +83,6 @@ def combinations(problem, vary):
         yield problem.with_changes(chosen).strategy
 
 
-@pytest.fixture(scope="module")
-def tiny(small):
-    return small.with_changes({"cluster.count": 2, "global_batch": 32, "strategy.pp": 2})
-
-
 @pytest.mark.parametrize("seed", range(20))
 def test_a_search_equals_brute_force(variants, seed):
     tiny = list(variants.values())[seed // 2 % 4].with_changes(TIGHT)
