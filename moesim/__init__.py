@@ -8,6 +8,8 @@ if TYPE_CHECKING:
     from moesim.evaluator import Evaluation, evaluate
     from moesim.problem import Problem, from_names, load
     from moesim.result import Estimate, Timeline
+    from moesim.studies.checkpoint import checkpoint
+    from moesim.studies.diagnose import diagnose
     from moesim.studies.fit import fit
     from moesim.studies.search.search import search
     from moesim.studies.sweep import sweep
@@ -28,6 +30,8 @@ _HOMES = {
     "SpecError": "moesim.base.errors",
     "Strategy": "moesim.workload.strategy",
     "Timeline": "moesim.result",
+    "checkpoint": "moesim.studies.checkpoint",
+    "diagnose": "moesim.studies.diagnose",
     "estimate": "moesim.estimator",
     "evaluate": "moesim.evaluator",
     "fit": "moesim.studies.fit",
@@ -45,6 +49,8 @@ __all__ = [
     "SpecError",
     "Strategy",
     "Timeline",
+    "checkpoint",
+    "diagnose",
     "estimate",
     "evaluate",
     "fit",

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import typer.main
+from typer.core import TyperGroup
 
 from moesim.cli.main import app
 
@@ -37,6 +38,7 @@ def test_thirty_questions_have_a_command_a_call_and_fields():
 def test_a_command_parses(question):
     name, *rest = question.arguments
     command = typer.main.get_command(app)
+    assert isinstance(command, TyperGroup)
     verb = command.commands[name]
     context = verb.make_context(name, rest)
     assert context.params["as_json"] is True

@@ -112,14 +112,22 @@ class CheckpointAnswer:
         return plain | {"assumed": list(self.assumed)}
 
 
-def checkpoint(problem: Problem, plan: Plan) -> CheckpointAnswer:
+def checkpoint(problem: Problem, plan: Plan | None = None) -> CheckpointAnswer:
     """Answer for one job.
+
+    Parameters
+    ----------
+    problem
+        The job.
+    plan
+        How it saves and what breaks it; left out, :class:`Plan` as it stands.
 
     Raises
     ------
     SpecError
         For an unknown storage or contents, more writers than nodes, and an interval that is shorter than a save.
     """
+    plan = plan or Plan()
     if plan.contents not in CONTENTS:
         fix = did_you_mean(plan.contents, CONTENTS)
         raise SpecError.single("--contents", "", f"no contents '{plan.contents}'", fix)
