@@ -1,7 +1,7 @@
 """Write docs/questions.md: thirty questions that practitioners ask, each asked by one command, with its answer.
 
-``python docs/make_questions.py [C01 C02 ...]`` runs the commands and the Python calls of docs/questions.yaml; with names, only those
-are run, and the page is not written.
+``python docs/make_questions.py [--commands] [C01 C02 ...]`` runs the commands and the Python calls of docs/questions.yaml; with
+names, only those are run, and the page is not written. With ``--commands`` the calls are left out.
 """
 
 from __future__ import annotations
@@ -56,16 +56,24 @@ def _basis(question: Question) -> dict[str, list[str]]:
 
 def main(names: list[str]) -> int:
     """Ask the questions; the number of those that are not answered."""
+    calls, names = "--commands" not in names, [name for name in names if name != "--commands"]
     wanted = [one for one in questions() if not names or one.id in names]
     sections, rows, lacking = [], [], 0
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)  # where plots go
         for question in wanted:
             answer = asked(question)
-            called(question)
+            if calls:
+                called(question)
             lacks = missing(question, answer.plain)
             lacking += bool(lacks)
-            print(question.id, f"{answer.seconds:.1f} s", *(lacks or [said(question, answer.plain)]), sep="\n  ")
+            print(
+                question.id,
+                f"{answer.seconds:.1f} s",
+                *(lacks or [said(question, answer.plain)]),
+                sep="\n  ",
+                flush=True,
+            )
             sections.append(section(question, answer))
             anchor = f"[{question.id}](#{_anchor(question)})"
             rows.append(f"| {anchor} | {question.question} | `{question.command.split()[1]}` | {answer.seconds:.1f} |")

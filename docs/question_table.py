@@ -208,27 +208,43 @@ def _is_told(value: Any) -> bool:
 
 
 def said(question: Question, plain: Any) -> str:
-    """The answer in words, its fields filled in."""
+    """The answer in words, its fields filled in.
 
-    def fill(match: re.Match[str]) -> str:
-        path, _, form = match[1].rpartition(":")
-        return (
-            ", ".join(dict.fromkeys(told))
-            if len(set(told := [_shown(v, form) for v in values(plain, path)])) == 1
-            else (", ".join(told))
-        )
+    ``{path:form}`` is a field; ``<path| words {.field:form}>`` says words for every element at the path.
+    """
+    text = re.sub(r"<([^<>|]+)\|([^<>]*)>", lambda match: _each(plain, match[1], match[2]), question.says)
+    return re.sub(r"\{([^{}]+)\}", lambda match: _field(plain, match[1]), text)
 
-    return re.sub(r"\{([^{}]+)\}", fill, question.says)
+
+def _each(plain: Any, path: str, words: str) -> str:
+    return "; ".join(
+        re.sub(r"\{\.([^{}]+)\}", lambda match, one=one: _field(one, match[1]), words).strip()
+        for one in values(plain, path)
+    )
+
+
+def _field(plain: Any, text: str) -> str:
+    path, _, form = text.rpartition(":")
+    return ", ".join(_shown(value, form) for value in values(plain, path))
+
+
+def _duration(seconds: float) -> str:
+    from moesim.base.units import format_quantity
+
+    for size, word in ((86400.0, "days"), (3600.0, "h"), (60.0, "min")):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.1f} {word}"
+    return format_quantity(seconds, "time", 3)
 
 
 def _shown(value: Any, form: str) -> str:
-    from moesim.base.units import format_quantity
-
     if value is None:
         return "unknown"
+    if form == "n" and isinstance(value, str):
+        value = float(value)
     match form:
         case "s":
-            return format_quantity(value, "time", 3)
+            return _duration(value)
         case "d":
             return f"{value / 86400:.1f}"
         case "gib":
@@ -241,6 +257,8 @@ def _shown(value: Any, form: str) -> str:
             return f"{value:.1%}"
         case "x":
             return f"{value:.2f} x"
+        case "x4":
+            return f"{value:.4f} x"
         case "n":
             return f"{value:,.0f}"
     if isinstance(value, bool):
