@@ -139,6 +139,11 @@ CHOICES: dict[str, tuple[str, str, Case]] = {
         "olmo-core-report",
         ({}, {"activation_offload": 0.5}),
     ),
+    "expert_offload": (
+        "weights of experts in the memory of the host",
+        "megatron-lm-6491",
+        ({}, {"expert_offload": 1.0}),
+    ),
     "optimizer_offload": ("optimizer in the memory of the host", "zero-offload", ({}, {"optimizer_offload": 0.5})),
     "grad_bucket_bytes": (
         "gradients reduced bucket by bucket",

@@ -6,7 +6,7 @@ import numpy as np
 
 from moesim.base.numeric import Boolean, Numeric
 from moesim.cost.expert_gemms import ExpertGemm, expert_gemms
-from moesim.cost.transports import transports
+from moesim.cost.transports import profiled, transports
 from moesim.rules import Candidate, Rule, shown
 from moesim.workload.precision import recipes
 from moesim.workload.recompute import parse as parse_policy
@@ -263,5 +263,44 @@ PRODUCTS = (
     ),
 )
 
+EXCHANGES = (
+    Rule(
+        "transport-network",
+        ("ep", "transport"),
+        lambda c: np.logical_or(
+            c.moe is None or profiled(transports.get(c.strategy.transport), c.protocol), _inside_domain(c)
+        ),
+        lambda c: (
+            f"no profile of transport {c.strategy.transport} for this fabric: it was measured over "
+            f"{' and '.join(_networks(c))}, and ep = {shown(c.strategy.ep)} leaves the NVLink domain over {c.protocol}"
+        ),
+        lambda c: (
+            f"transport in {', '.join(one.name for one in transports.entries() if profiled(one.item, c.protocol))}"
+        ),
+    ),
+    Rule(
+        "transport-ranks",
+        ("ep", "transport"),
+        lambda c: np.logical_or(
+            c.moe is None or _most_ranks(c) is None,
+            np.logical_or(np.less_equal(c.strategy.ep, _most_ranks(c) or 0), _inside_domain(c)),
+        ),
+        lambda c: (
+            f"transport {c.strategy.transport} has been seen to work with {_most_ranks(c)} ranks at most, not with "
+            f"ep = {shown(c.strategy.ep)}"
+        ),
+        lambda c: "another transport, or a smaller ep",
+    ),
+)
 
-EXPERT_RULES = (*ROUTING, *PRODUCTS)
+
+def _networks(c: Candidate) -> tuple[str, ...]:
+    return tuple(getattr(transports.get(c.strategy.transport), "networks", None) or ())
+
+
+def _most_ranks(c: Candidate) -> int | None:
+    most: int | None = getattr(transports.get(c.strategy.transport), "max_ranks", None)
+    return most
+
+
+EXPERT_RULES = (*ROUTING, *PRODUCTS, *EXCHANGES)

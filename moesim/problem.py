@@ -15,8 +15,9 @@ from moesim.cost.machine import Machine
 from moesim.cost.plan import Plan
 from moesim.cost.slow import Slow
 from moesim.rules import Candidate
+from moesim.spec.factors import without_factors
 from moesim.spec.load import ScenarioSpecs, load_scenario, load_specs, scenario_from_names
-from moesim.spec.overrides import HARDWARE_PREFIXES, with_overrides
+from moesim.spec.overrides import COMM_SMS, HARDWARE_PREFIXES, sm_driven, with_overrides
 from moesim.spec.scenario import STRATEGY_FIELDS, MeasuredSpec, ScenarioSpec
 from moesim.spec.software import SoftwareSpec
 from moesim.timeline.schedules import FILE_SUFFIX, find_schedule
@@ -84,6 +85,7 @@ class Problem:
             self.global_batch,
             frozenset(self.machine.gpu.rates),
             self.machine.nvlink_domain,
+            self.machine.protocol,
         )
 
     def check(self, strategy: Strategy | None = None) -> list[Broken]:
@@ -126,10 +128,17 @@ class Problem:
     def with_changes(self, changes: Mapping[str, Any], where: str = "--set") -> Problem:
         """Return the problem of the changed scenario; ``{"ep": 16, "cluster.count": 64}``.
 
+        A number of the hardware or software may be a factor on the one in use: ``{"gpu.memory_bandwidth": "x1.2"}``.
         What was measured stays beside it while the run is the same: where only fields that nobody gave, or numbers of
         the machine, are set.
         """
-        changed = resolve(with_overrides(self.scenario, changes, where))
+        absolute = without_factors(changes, self.machine.provenance, where)
+        changed = resolve(with_overrides(self.scenario, absolute, where))
+        if COMM_SMS in changes and not (changed.model.moe and sm_driven(changed.strategy.transport)):
+            what = f"the legs of transport {changed.strategy.transport} do not depend on its SMs"
+            raise SpecError.single(
+                f"{where} {COMM_SMS}", "", what, "set a transport that copies by SMs, such as deepep"
+            )
         firsts = {path.partition(".")[0] for path in changes if f"strategy.{path.split('.')[-1]}" not in self.assumed}
         same_run = self.measured is not None and firsts <= {*HARDWARE_PREFIXES, "overrides", "calibrations"}
         return changed if same_run or "measured" in firsts else replace(changed, measured=None)

@@ -29,7 +29,8 @@ from moesim.workload.strategy import COUNTS, Strategy
 class Candidate:
     """A strategy beside the problem it is meant for.
 
-    ``rates`` are the kinds of GEMM that the GPU runs, ``nvlink_domain`` GPUs that share an NVLink switch.
+    ``rates`` are the kinds of GEMM that the GPU runs, ``nvlink_domain`` GPUs that share an NVLink switch, ``protocol`` what
+    the network between them speaks.
     """
 
     strategy: Strategy
@@ -40,6 +41,7 @@ class Candidate:
     global_batch: int
     rates: frozenset[str] = frozenset({"bf16", "fp16"})
     nvlink_domain: Numeric = 8.0
+    protocol: str = "infiniband"
 
     @cached_property
     def mesh(self) -> Mesh:
@@ -76,6 +78,7 @@ class Candidate:
             "hidden_size": self.model.hidden,
             "sequence_length": self.sequence_length,
             "global_batch": self.global_batch,
+            "num_gpus": self.num_gpus,
             "num_micro_batches": _whole(self.num_micro_batches),
             "dp": _whole(self.mesh.dp),
             "edp": _whole(self.mesh.edp),
@@ -131,6 +134,12 @@ def shown(value: Numeric) -> str:
 
 def _attention_ranks(c: Candidate) -> Numeric:
     return c.strategy.tp * c.strategy.cp * c.strategy.pp
+
+
+def _padded(c: Candidate) -> int:
+    """Length of a sequence that is padded until a ring can cut it. [tokens]"""
+    pieces = int(2 * c.strategy.cp)
+    return -(-c.sequence_length // pieces) * pieces
 
 
 def _expert_ranks(c: Candidate) -> Numeric:
@@ -200,6 +209,19 @@ RULES = (
         ("tp", "cp"),
         lambda c: _divides(c.sequence_length, c.strategy.tp * c.strategy.cp),
         lambda c: f"tp*cp = {shown(c.strategy.tp * c.strategy.cp)} does not divide sequences of {c.sequence_length}",
+    ),
+    Rule(
+        "ring-pieces",
+        ("cp",),
+        lambda c: np.logical_or(
+            c.strategy.cp_kind != "ring",
+            np.logical_or(np.equal(c.strategy.cp, 1), _divides(c.sequence_length, 2 * c.strategy.cp)),
+        ),
+        lambda c: (
+            f"a ring gives each rank two pieces of a sequence, one from each end of the mask: 2*cp = "
+            f"{shown(2 * c.strategy.cp)} does not divide sequences of {c.sequence_length}; padded to "
+            f"{_padded(c):,} tokens, {_padded(c) - c.sequence_length} of them empty, they would"
+        ),
     ),
     Rule(
         "batch",

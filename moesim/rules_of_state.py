@@ -99,6 +99,17 @@ STATE_RULES = (
     ),
     _share("activation_offload", "the activations that a chunk keeps"),
     _share("optimizer_offload", "the optimizer state of a rank"),
+    _share("expert_offload", "the weights of the experts of a rank"),
+    Rule(
+        "expert-offload-model",
+        ("expert_offload", "dp_sharding"),
+        lambda c: not c.strategy.expert_offload or (c.moe is not None and _once_a_step(c)),
+        lambda c: (
+            f"expert_offload keeps whole weights of routed experts on the host: model {c.model.name}, dp_sharding "
+            f"{c.strategy.dp_sharding}"
+        ),
+        lambda c: "a model with experts, and dp_sharding: ddp or zero1",
+    ),
     Rule(
         "optimizer-offload-products",
         ("optimizer_offload", "optimizer"),

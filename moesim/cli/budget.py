@@ -23,11 +23,14 @@ def command(
     nodes: Annotated[
         str | None, typer.Option("--nodes", metavar="N,N,...", help="Compare these, at the same global batch.")
     ] = None,
-    price: Annotated[float | None, typer.Option("--price", min=0, help="Of a GPU for an hour.")] = None,
+    price: Annotated[str | None, typer.Option("--price", metavar="2.5/h", help="Of a GPU.")] = None,
     goodput: Annotated[
         float, typer.Option("--goodput", min=0.01, max=1, help="Share of the time that makes progress.")
     ] = 1.0,
     deadline: Annotated[str | None, typer.Option("--deadline", metavar="TIME", help="Such as 30d.")] = None,
+    measured: Annotated[
+        str | None, typer.Option("--measured", metavar="TIME|RATE", help="A measured step in place of the estimate.")
+    ] = None,
     as_json: grammar.JsonOption = False,
     output: grammar.OutputOption = None,
 ) -> None:
@@ -35,14 +38,22 @@ def command(
     count = token_count(tokens)
     by = grammar.positive("--deadline", deadline, "time")
     counts = None if nodes is None else node_counts(nodes)
+    if measured is not None and counts is not None:
+        raise SpecError.single("--measured", "", "was measured on one number of nodes", "leave out --nodes")
     grammar.writable(output=output)
+    costs = grammar.price(price)
+    if isinstance(costs, dict):
+        raise SpecError.single("--price", "", f"'{price}' is for several machines", "write for example --price 2.5/h")
     problem = grammar.changed_problem(scenario, model, cluster, changes)
 
     from moesim.report.scaling import budget_table
     from moesim.studies.budget import budget
 
-    found = budget(problem, count, counts, goodput, price, by)
-    grammar.deliver(found.to_dict(), budget_table(found), as_json, output)
+    step = grammar.measured_step(measured, problem)
+    found = budget(problem, count, counts, goodput, costs, by, step)
+    first = found.costs[0].point.answer
+    assert first is not None  # of a cost
+    grammar.deliver(*grammar.with_basis(found.to_dict(), budget_table(found), first, step), as_json, output)
 
 
 def token_count(text: str) -> float:

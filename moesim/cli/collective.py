@@ -43,6 +43,9 @@ def command(
     ] = None,
     proto: Annotated[str | None, typer.Option("--proto", help="As NCCL_PROTO: simple or ^ll128.")] = None,
     nvls: Annotated[bool, typer.Option("--nvls/--no-nvls", help="Sums in the NVSwitch.")] = True,
+    pxn: Annotated[
+        str | None, typer.Option("--pxn", metavar="on,off", help="Messages to other rails over NVLink first, or not.")
+    ] = None,
     sweep: Annotated[bool, typer.Option("--sweep", help="All sizes from 1 KiB to 16 GiB; -o curve.svg plots.")] = False,
     table: Annotated[
         Path | None,
@@ -68,6 +71,7 @@ def command(
         "--proto": proto,
         "--no-nvls": not nvls,
         "--nranks": nranks,
+        "--pxn": pxn,
     }
 
     from moesim.studies import collectives as study
@@ -79,7 +83,7 @@ def command(
         return study.setting(name, per_node, fabric=fabric, algorithms=algo, protocols=proto, nvls=nvls, own=files)
 
     if table is not None and not sweep:
-        _refuse(given, ("--size", "--measured"), "--from", "prices what the table says")
+        _refuse(given, ("--size", "--measured", "--pxn"), "--from", "prices what the table says")
         told = [name for name in ("--algo", "--proto", "--no-nvls") if given[name]]
         if cluster is None and (told or own):
             raise SpecError.single(told[0] if told else "--calibrations", "", "needs --cluster with --from", "name it")
@@ -96,7 +100,7 @@ def command(
     name = study.collective_named(operation)
     where = setting(cluster, gpus_per_node)
     if sweep:
-        _refuse(given, ("--size", "--measured"), "--sweep", "takes all sizes")
+        _refuse(given, ("--size", "--measured", "--pxn"), "--sweep", "takes all sizes")
         _sweep(name, where, table, as_json, output)
         return
     if output is not None and output.suffix in PICTURES:
@@ -111,6 +115,12 @@ def command(
         raise SpecError.single("--size", "", str(error)) from None
     if count <= 0:
         raise SpecError.single("--size", "", f"'{size}' is not above zero", "give a size such as 1GiB")
+    if pxn is not None:
+        from moesim.cli import collective_rails
+
+        _refuse(given, ("--gpus-per-node", "--algo", "--proto", "--no-nvls"), "--pxn", "is for whole nodes as they are")
+        collective_rails.deliver(name, count, (cluster, fabric), pxn, (measured, where), (as_json, output))
+        return
     expected = study.price(name, count, where)
     plain = expected.to_dict() | {"node": where.node, "fabric": where.fabric}
     if measured is not None:

@@ -24,10 +24,11 @@ def command(
     cluster: grammar.ClusterOption = None,
     changes: grammar.SetOption = None,
     vary: grammar.VaryOption = None,
-    reoptimise: Annotated[
-        str | None,
-        typer.Option("--reoptimise", metavar="FIELD,...", help="Fields to search for each column, such as tp,pp,ep."),
+    reoptimise: grammar.ReoptimiseOption = None,
+    price: Annotated[
+        str | None, typer.Option("--price", metavar="2.5/h", help="Of a GPU, or NODE=2.5/h,NODE=3.5/h.")
     ] = None,
+    measured: grammar.MeasuredOption = None,
     as_json: grammar.JsonOption = False,
     output: grammar.OutputOption = None,
 ) -> None:
@@ -37,6 +38,7 @@ def command(
     names = list(dict.fromkeys(scenarios or ()))
     if len(names) < 2 and not vary:
         raise SpecError.single("", "", "one case has nothing beside it", "give a second SCENARIO, or --vary PATH=A,B")
+    costs = grammar.price(price)
     grammar.writable(output=output)
     first = grammar.problem_of(names[0] if names else None, model, cluster)
     problems = {(names[0] if names else first.name): first}
@@ -47,9 +49,6 @@ def command(
     from moesim.report.compare import comparison_table
     from moesim.studies.compare import comparison
 
-    found = comparison(problems, variants, reoptimise=_fields(reoptimise))
-    grammar.deliver(found.to_dict(), comparison_table(found), as_json, output)
-
-
-def _fields(text: str | None) -> list[str]:
-    return [name.removeprefix("strategy.") for name in grammar.values(text or "")]
+    found = comparison(problems, variants, reoptimise=grammar.field_names(reoptimise), price=costs)
+    beside = grammar.measured_step(measured, next(iter(problems.values())))
+    grammar.deliver(*grammar.with_basis(found.to_dict(), comparison_table(found), found.base, beside), as_json, output)

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from moesim.base.errors import SpecError
-from moesim.base.units import parse_quantity
 from moesim.cli import grammar
 
 if TYPE_CHECKING:
@@ -28,9 +27,7 @@ def command(
     cluster: grammar.ClusterOption = None,
     changes: grammar.SetOption = None,
     vary: grammar.VaryOption = None,
-    measured: Annotated[
-        str | None, typer.Option("--measured", metavar="TIME", help="A measured step, such as 19.7s, to compare with.")
-    ] = None,
+    measured: grammar.MeasuredOption = None,
     fault: Annotated[
         str | None,
         typer.Option(
@@ -46,7 +43,6 @@ def command(
     output: grammar.OutputOption = None,
 ) -> None:
     """Run the verb."""
-    measured_s = None if measured is None else measured_time(measured)
     cases = grammar.variants(vary)
     if timeline is not None and len(cases) > 1:
         raise SpecError.single("--timeline", "", "draws one step", "leave out --vary")
@@ -56,6 +52,7 @@ def command(
         )
     grammar.writable(timeline=timeline, output=output)
     problem = grammar.changed_problem(scenario, model, cluster, changes)
+    measured_s = grammar.measured_step(measured, problem)
 
     from moesim.estimator import estimate
     from moesim.report import estimate as report
@@ -98,14 +95,3 @@ def _with_fault(found: Faulted, before: Estimate, as_json: bool, output: Path | 
     after = estimate(found.problem)
     plain = after.to_dict() | {"fault": found.to_dict() | {"step_time_s_without": before.step_time_s}}
     grammar.deliver(plain, fault_table(found, before, after), as_json, output)
-
-
-def measured_time(text: str) -> float:
-    """Return a measured time in s; a `SpecError` where it is none."""
-    try:
-        value = parse_quantity(text, "time")
-    except ValueError as error:
-        raise SpecError.single("--measured", "", str(error)) from None
-    if value <= 0:
-        raise SpecError.single("--measured", "", f"'{text}' is no duration", "write for example 19.7s")
-    return value

@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import itertools
 import json
+import math
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,6 +20,7 @@ from moesim.base.units import parse_quantity
 
 if TYPE_CHECKING:
     from moesim.problem import Problem
+    from moesim.result import Estimate
 
 PICTURES = (".svg", ".png", ".pdf")
 """Endings of files that can be drawn."""
@@ -49,6 +52,14 @@ CalibrationsOption = Annotated[
 ]
 ModelsOption = Annotated[
     Path | None, typer.Option("--models", metavar="DIR", help="A folder with models of your own, MODEL.yaml each.")
+]
+ReoptimiseOption = Annotated[
+    str | None,
+    typer.Option("--reoptimise", metavar="FIELD,...", help="Fields to search for each column, such as tp,pp,ep."),
+]
+MeasuredOption = Annotated[
+    str | None,
+    typer.Option("--measured", metavar="TIME|RATE", help="A measured step, such as 19.7s, or 1234tok/s of a GPU."),
 ]
 OverlayOption = Annotated[Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write the overlay here.")]
 
@@ -93,12 +104,29 @@ def assignments(options: Sequence[str] | None, option: str) -> dict[str, str]:
         path, equals, value = text.partition("=")
         if not equals or not path or not value:
             problems.add(f"{option} {text}", "", "is not PATH=VALUE", f"write for example {option} ep=16")
-        elif path in found:
-            problems.add(f"{option} {path}", "", "is given twice", "give each path once")
+        elif path.strip() in found:
+            problems.add(f"{option} {path.strip()}", "", "is given twice", "give each path once")
         else:
             found[path.strip()] = value.strip()
     problems.raise_if_any()
     return found
+
+
+def changes_of(options: Sequence[str] | None, option: str) -> list[dict[str, str]]:
+    """Return options of several changes each, ``PATH=VALUE; PATH=VALUE``, as mappings; one issue for each that is none."""
+    found, problems = [], Collector()
+    for text in options or ():
+        try:
+            found.append(assignments([part for part in text.split(";") if part.strip()], option))
+        except SpecError as error:
+            problems.extend(error.issues)
+    problems.raise_if_any()
+    return found
+
+
+def field_names(text: str | None) -> list[str]:
+    """Return the strategy fields of a list with commas."""
+    return [name.removeprefix("strategy.") for name in values(text or "")]
 
 
 def variants(options: Sequence[str] | None) -> list[dict[str, str]]:
@@ -143,6 +171,50 @@ def positive(option: str, text: str | None, dimension: str) -> float | None:
     if value <= 0:
         raise SpecError.single(option, "", f"'{text}' is not more than zero")
     return value
+
+
+def price(text: str | None) -> float | dict[str, float] | None:
+    """Return the price of a GPU for an hour, ``2.5/h``, or that of each kind of node, ``hgx-h100=2/h,hgx-h200=3/h``."""
+    if text is None:
+        return None
+    found: dict[str, float] = {}
+    for part in text.split(","):
+        node, _, number = part.rpartition("=")
+        try:
+            value = float(number.strip().removesuffix("/h"))
+        except ValueError:
+            value = 0.0
+        if not 0 < value < math.inf or node.strip() in found or (not node and "," in text):
+            fix = "write 2.5/h, or hgx-h100=2.5/h,hgx-h200=3.5/h"
+            raise SpecError.single("--price", "", f"'{text}' is no price of a GPU for an hour", fix)
+        found[node.strip()] = value
+    return found.get("", found)
+
+
+def measured_step(text: str | None, problem: Problem) -> float | None:
+    """Return a measured step that an option tells, also as tokens a second of a GPU of the job. [s]"""
+    if text is None:
+        return None
+    rate = re.fullmatch(r"\s*([\d.,]+(?:e\d+)?)\s*tok(?:ens)?/s(?:/gpu)?\s*", text, re.IGNORECASE)
+    try:
+        value = float(rate[1].replace(",", "")) if rate else parse_quantity(text, "time")
+    except ValueError as error:
+        raise SpecError.single("--measured", "", str(error), "write for example 19.7s or 1234tok/s") from None
+    if value <= 0:
+        raise SpecError.single("--measured", "", f"'{text}' is no duration", "write for example 19.7s or 1234tok/s")
+    tokens = problem.global_batch * problem.sequence_length / problem.machine.num_gpus
+    return tokens / value if rate else value
+
+
+def with_basis(plain: dict[str, Any], shown: Any, answer: Estimate, measured_s: float | None) -> tuple[Any, Any]:
+    """Return an answer with the step that it rests on, plain and as people read it."""
+    from rich.console import Group
+
+    from moesim.report.basis import basis_line
+    from moesim.studies.basis import basis
+
+    told = basis(answer, measured_s)
+    return plain | {"basis": told}, Group(shown, basis_line(told))
 
 
 def drawable(plot: Path | None) -> None:

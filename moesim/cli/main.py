@@ -29,10 +29,14 @@ VERBS = {
     "check": Verb("check"),
     "checkpoint": Verb("checkpoint"),
     "diagnose": Verb("diagnose"),
+    "dispatch": Verb("dispatch"),
     "explain": Verb("explain"),
+    "fit": Verb("fit"),
     "matrix": Verb("matrix"),
     "max-seq": Verb("memory_studies", "longest", "LONGEST_HELP"),
     "min-gpus": Verb("min_gpus"),
+    "offload": Verb("offload"),
+    "pareto": Verb("pareto"),
     "place": Verb("place"),
     "recompute": Verb("memory_studies", "recompute", "RECOMPUTE_HELP"),
     "scale": Verb("scale"),
@@ -40,9 +44,13 @@ VERBS = {
     "search": Verb("search"),
     "sensitivity": Verb("sensitivity"),
     "specs": Verb("specs"),
+    "sweep": Verb("sweep"),
+    "uncertainty": Verb("uncertainty"),
     "validate": Verb("validate"),
+    "whatif": Verb("whatif"),
     "roofline": Verb("roofline"),
     "collective": Verb("collective"),
+    "exchange": Verb("exchange"),
 }
 """Verbs of one command, in the order of the help."""
 GROUPS = {

@@ -22,6 +22,7 @@ def recompute(
     target_free: Annotated[
         str | None, typer.Option("--target-free", metavar="BYTES", help="Memory to free, such as 6GiB.")
     ] = None,
+    measured: grammar.MeasuredOption = None,
     as_json: grammar.JsonOption = False,
     output: grammar.OutputOption = None,
 ) -> None:
@@ -34,7 +35,8 @@ def recompute(
     from moesim.studies.recomputing import ranked
 
     found = ranked(problem, target)
-    grammar.deliver(found.to_dict(), ranking_table(found), as_json, output)
+    beside = grammar.measured_step(measured, problem)
+    grammar.deliver(*grammar.with_basis(found.to_dict(), ranking_table(found), found.base, beside), as_json, output)
 
 
 def longest(
@@ -43,6 +45,7 @@ def longest(
     cluster: grammar.ClusterOption = None,
     changes: grammar.SetOption = None,
     vary: grammar.VaryOption = None,
+    measured: grammar.MeasuredOption = None,
     as_json: grammar.JsonOption = False,
     output: grammar.OutputOption = None,
 ) -> None:
@@ -51,8 +54,14 @@ def longest(
     grammar.writable(output=output)
     problem = grammar.changed_problem(scenario, model, cluster, changes)
 
+    from rich.console import Group
+
+    from moesim.report.basis import basis_line
     from moesim.report.memory_studies import longest_table
     from moesim.studies import longest as study
 
+    beside = grammar.measured_step(measured, problem)
     found = study.longest(problem, variants)
-    grammar.deliver([one.to_dict() for one in found], longest_table(found), as_json, output)
+    rows = [one.to_dict(beside) for one in found]
+    lines = [basis_line(row["basis"]) for row in rows if row["basis"] is not None]
+    grammar.deliver(rows, Group(longest_table(found), *lines[:1]), as_json, output)

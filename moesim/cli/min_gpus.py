@@ -23,6 +23,11 @@ def command(
     cluster: grammar.ClusterOption = None,
     changes: grammar.SetOption = None,
     vary: grammar.SearchOption = None,
+    each: Annotated[
+        list[str] | None,
+        typer.Option("--each", metavar="PATH=A,B", help="The fewest for each of these; may be repeated."),
+    ] = None,
+    measured: grammar.MeasuredOption = None,
     as_json: grammar.JsonOption = False,
     output: grammar.OutputOption = None,
 ) -> None:
@@ -30,17 +35,17 @@ def command(
     counts = node_counts(nodes)
     grammar.writable(output=output)
     axes = grammar.axes(vary)
+    cases = grammar.variants(each)
     problem = grammar.changed_problem(scenario, model, cluster, changes)
 
-    from moesim.report.search import fewest_table
-    from moesim.studies.fewest import fewest_nodes
+    from rich.console import Group
+    from rich.text import Text
 
-    tried = fewest_nodes(problem, counts, axes)
-    last = tried[-1]
-    fits = bool(last.found.top)
-    plain = {
-        "nodes": last.nodes if fits else None,
-        "gpus": last.gpus if fits else None,
-        "tried": [one.to_dict() for one in tried],
-    }
-    grammar.deliver(plain, fewest_table(tried), as_json, output)
+    from moesim.report.search import fewest_table
+    from moesim.studies.fewest import fewest_of_each
+
+    beside = grammar.measured_step(measured, problem)
+    answers = fewest_of_each(problem, counts, axes, cases)
+    found = [one.to_dict(beside) for one in answers]
+    shown = Group(*(Group(*([Text(one.name)] if each else []), fewest_table(one.tried)) for one in answers))
+    grammar.deliver({"cases": found} if each else found[0], shown, as_json, output)

@@ -16,18 +16,33 @@ def command(
     model: grammar.ModelOption = None,
     cluster: grammar.ClusterOption = None,
     changes: grammar.SetOption = None,
+    vary: grammar.VaryOption = None,
     top: Annotated[int, typer.Option("--top", metavar="N", min=1, help="Orders to print.")] = 10,
+    measured: grammar.MeasuredOption = None,
     as_json: grammar.JsonOption = False,
     output: grammar.OutputOption = None,
 ) -> None:
     """Run the verb."""
+    cases = grammar.variants(vary)
     grammar.writable(output=output)
     problem = grammar.changed_problem(scenario, model, cluster, changes)
 
+    from rich.console import Group
+    from rich.text import Text
+
+    from moesim.estimator import estimate
     from moesim.report.fabric import placement_table
+    from moesim.studies.basis import basis
     from moesim.studies.placement import placements
 
-    found = placements(problem)
-    plain = found.to_dict()
-    plain["ranked"] = plain["ranked"][:top]
-    grammar.deliver(plain, placement_table(found, top), as_json, output)
+    beside = grammar.measured_step(measured, problem)
+    rows, tables = [], []
+    for case in cases:
+        changed = problem.with_changes(case, "--vary") if case else problem
+        found = placements(changed)
+        plain = found.to_dict()
+        plain["ranked"] = plain["ranked"][:top]
+        rows.append(({"set": case} if vary else {}) | plain | {"basis": basis(estimate(changed), beside)})
+        name = ", ".join(f"{path}={value}" for path, value in case.items())
+        tables.append(Group(*([Text(name)] if vary else []), placement_table(found, top)))
+    grammar.deliver({"cases": rows} if vary else rows[0], Group(*tables), as_json, output)

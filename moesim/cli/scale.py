@@ -31,21 +31,29 @@ def command(
     model: grammar.ModelOption = None,
     cluster: grammar.ClusterOption = None,
     changes: grammar.SetOption = None,
+    beside: Annotated[
+        list[str] | None,
+        typer.Option("--beside", metavar="PATH=VALUE[; ...]", help="The same with this changed; may be repeated."),
+    ] = None,
     fixed: Annotated[str, typer.Option("--fixed", help="batch or batch-per-gpu.")] = "batch",
+    measured: grammar.MeasuredOption = None,
     as_json: grammar.JsonOption = False,
     output: grammar.OutputOption = None,
 ) -> None:
     """Run the verb."""
     counts = node_counts(nodes)
+    others = grammar.changes_of(beside, "--beside")
     grammar.writable(output=output)
     problem = grammar.changed_problem(scenario, model, cluster, changes)
 
     from moesim.base.errors import did_you_mean
-    from moesim.report.scaling import scaling_table
-    from moesim.studies.scaling import FIXED, scaled
+    from moesim.report.scaling import beside_tables
+    from moesim.studies.scaling import FIXED
+    from moesim.studies.scaling_beside import scaled_beside
 
     if fixed not in FIXED:
         raise SpecError.single("--fixed", "", f"'{fixed}' is nothing to keep", did_you_mean(fixed, FIXED))
-    points = scaled(problem, counts, fixed)
-    plain = {"fixed": fixed, "points": [point.to_dict() for point in points]}
-    grammar.deliver(plain, scaling_table(points, fixed), as_json, output)
+    found = scaled_beside(problem, counts, fixed, others)
+    first = found.first
+    told = grammar.with_basis(found.to_dict(), beside_tables(found), first, grammar.measured_step(measured, problem))
+    grammar.deliver(*told, as_json, output)

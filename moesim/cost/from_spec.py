@@ -86,6 +86,7 @@ def _build(specs: ScenarioSpecs) -> Machine:
         | legs,
         network=specs_network(specs),
         step_errors=steps.spreads(steps.used(specs.calibrations), software.name, specs.model.moe is not None),
+        protocol=nic.protocol,
     )
 
 
@@ -334,6 +335,7 @@ def build_runtime(software: SoftwareSpec) -> Runtime:
         fusion=Fusion(
             cross_entropy=fused,
             logits_bytes=logits,
+            parallel_logits_bytes=_number(runtime.parallel_logits_bytes),
             compiled=runtime.compiled.value,
             latent_value_views=bool(runtime.latent_value_views and runtime.latent_value_views.value),
             operators=bool(runtime.operators and runtime.operators.value),

@@ -289,7 +289,8 @@ class Machine:
 
     ``network``: what joins the NVLink domains; None where every rank has its NIC to itself. ``placed``: where the axes
     lie on the ranks, if not in the usual order. ``step_errors``: standard errors of the logarithm of a whole step beyond
-    those of its prices, ``steps`` and what each field may move; empty where no steps were fitted. [-]
+    those of its prices, ``steps`` and what each field may move; empty where no steps were fitted. [-] ``protocol``: what
+    the NICs speak.
     """
 
     gpu: Gpu
@@ -306,6 +307,7 @@ class Machine:
     network: Network | None = None
     placed: Placed | None = None
     step_errors: Mapping[str, float] = field(default_factory=dict)
+    protocol: str = "infiniband"
 
     def group(self, mesh: Mesh, axis: str) -> Group:
         """Return the communicator of an axis: neighbours ``stride`` ranks apart share a domain while they fit."""

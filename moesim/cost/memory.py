@@ -18,7 +18,7 @@ from moesim.cost.blocks import Blocks, plan_blocks
 from moesim.cost.compression import cast_bytes, error_feedback_bytes
 from moesim.cost.kept import kept as kept_bytes
 from moesim.cost.kept import stage_bytes, waiting
-from moesim.cost.offload import staging_bytes
+from moesim.cost.offload import expert_bytes, staging_bytes
 from moesim.cost.plan import Plan
 from moesim.cost.update import orthogonalise_bytes
 from moesim.timeline.graph import IntArray
@@ -147,10 +147,11 @@ def rank_state(plan: Plan, rank: int, owned: list[int]) -> RankState:
     copies = 2.0 if strategy.stale_gradients else 1.0  # those of the step before are on the wire
     frozen = sum((plan.frozen_bytes(plan.params[stage]) for stage in owned), 0.0)
     here = 1 - strategy.optimizer_offload
+    away = sum((expert_bytes(plan, plan.params[stage]) for stage in owned), 0.0)
     base: dict[str, Numeric] = {
         "context": machine.memory.context + machine.memory.extra,
         "nccl": machine.memory.nccl_per_communicator * communicators,
-        "weights": state.weights + frozen,
+        "weights": state.weights + frozen - away,
         "gradients": copies * state.gradients + kept_errors,
         "optimizer": here * state.optimizer,
     }
@@ -158,7 +159,7 @@ def rank_state(plan: Plan, rank: int, owned: list[int]) -> RankState:
         base,
         cast_bytes(plan, params),
         here * _update(plan, params) + orthogonalise_bytes(plan, rank),
-        strategy.optimizer_offload * state.optimizer,
+        strategy.optimizer_offload * state.optimizer + away,
         any(plan.stages[stage].loss for stage in owned),
     )
 

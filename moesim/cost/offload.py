@@ -1,8 +1,9 @@
-"""Activations and optimizer state in the memory of the host: what moves over PCIe, and what of it is not hidden.
+"""Activations, experts and optimizer state in the memory of the host: what moves over its link, and what is not hidden.
 
 Activations of a chunk leave beside its forward and come back beside its backward, on streams of their own: the chunk
 takes as long as the slower of computing and copying. Copies share PCIe with nothing else here; where a NIC sits behind
-the same switch, they would. Of the optimizer, gradients go down when they are reduced, the host updates, and the
+the same switch, they would. Weights of experts come twice, for the forward and for the backward, a layer ahead; their
+gradients stay. Of the optimizer, gradients go down when they are reduced, the host updates, and the
 weights come back beside the update.
 
 References
@@ -19,6 +20,7 @@ from moesim.cost.machine import Gpu
 from moesim.cost.plan import Plan
 from moesim.cost.update import held_params, owned_params
 from moesim.workload.layers import saved_bytes
+from moesim.workload.sharding import RankParams
 
 
 def offload_ratio(num_bytes: Numeric, seconds: Numeric, bandwidth: Numeric) -> Numeric:
@@ -47,10 +49,21 @@ def pcie_time(num_bytes: Numeric, gpu: Gpu, both_ways: bool = False) -> Numeric:
     return num_bytes / (gpu.pcie_bandwidth * share)
 
 
+def offloads(plan: Plan) -> bool:
+    """Whether the chunks of a plan copy anything between the host and the GPU."""
+    return bool(plan.strategy.activation_offload or plan.strategy.expert_offload)
+
+
 def offloaded_bytes(plan: Plan, blocks: Blocks) -> tuple[Numeric, ...]:
-    """Activations of one micro-batch that each stage moves to the host, logits left out. [B]"""
+    """What each chunk copies for one micro-batch, each way: activations, logits left out, and weights of experts. [B]"""
     share = plan.strategy.activation_offload
-    return tuple(share * activations for activations, _ in stage_bytes(plan, blocks, kept))
+    copied = (share * activations for activations, _ in stage_bytes(plan, blocks, kept))
+    return tuple(one + expert_bytes(plan, params) for one, params in zip(copied, plan.params, strict=True))
+
+
+def expert_bytes(plan: Plan, params: RankParams) -> Numeric:
+    """Weights of experts that are on the host, of so many parameters of a rank. [B]"""
+    return plan.strategy.expert_offload * plan.gathered_bytes(params, params).routed
 
 
 def stall(plan: Plan, num_bytes: Numeric, computing: Numeric, both_ways: bool = False) -> Numeric:
@@ -59,12 +72,14 @@ def stall(plan: Plan, num_bytes: Numeric, computing: Numeric, both_ways: bool = 
 
 
 def staging_bytes(plan: Plan, blocks: Blocks) -> Numeric:
-    """Two layers' activations on the way, one that is copied and one that is made or used. [B]"""
+    """Two layers' activations and experts on the way, one that is copied and one that is made or used. [B]"""
     largest: Numeric = 0.0
     for name, priced in blocks.items():
         if not isinstance(name, str):
             largest = np.maximum(largest, saved_bytes(priced.block))
-    return 2.0 * plan.strategy.activation_offload * largest
+    layers = [expert_bytes(plan, priced.params) for priced in blocks.values()]
+    experts: Numeric = np.max(np.broadcast_arrays(*layers), axis=0)
+    return 2.0 * (plan.strategy.activation_offload * largest + experts)
 
 
 def optimizer_parts(plan: Plan, rank: int) -> dict[str, Numeric]:

@@ -12,7 +12,7 @@ from moesim.base.numeric import Numeric
 from moesim.cost.blocks import Blocks, PricedBlock, chunk_blocks, host_times, plan_blocks, repriced
 from moesim.cost.collectives import collective_time
 from moesim.cost.machine import Group
-from moesim.cost.offload import offloaded_bytes, optimizer_parts, stall
+from moesim.cost.offload import offloaded_bytes, offloads, optimizer_parts, stall
 from moesim.cost.plan import Plan
 from moesim.cost.replication import gradient_buckets, parameter_gather_time, stage_reduction_time
 from moesim.cost.sharing import beside, chunk_nic_time
@@ -109,8 +109,8 @@ def step_times(plan: Plan, blocks: Blocks, keep: Keep | None = None) -> StepTime
     chunks.price(graph.rows)
     sends = [boundary_time(plan, stage) * keep.get("pp", 1.0) for stage in range(graph.num_stages - 1)]
 
-    offloads = bool(plan.strategy.activation_offload)
-    moved = offloaded_bytes(plan, blocks) if offloads else (0.0,) * graph.num_stages
+    copies = offloads(plan)
+    moved = offloaded_bytes(plan, blocks) if copies else (0.0,) * graph.num_stages
     same: dict[tuple[str, int], Numeric] = {}
 
     def put(row: int, seconds: Numeric, parts: Parts) -> None:
@@ -120,7 +120,7 @@ def step_times(plan: Plan, blocks: Blocks, keep: Keep | None = None) -> StepTime
     def cover(kind: str, stage: int) -> Numeric:
         """Time of a chunk with its copies that a reduction or gathering can hide beside: where it needs the NIC, its idle time."""
         left, seconds = chunks.left(kind, stage, plan.replica_group), chunks.single(kind, stage).seconds
-        return left + stall(plan, moved[stage], seconds) if offloads and kind != "W" else left
+        return left + stall(plan, moved[stage], seconds) if copies and kind != "W" else left
 
     def reduction(stage: int) -> Numeric:
         seconds = stage_reduction_time(plan, stage)
@@ -148,13 +148,13 @@ def step_times(plan: Plan, blocks: Blocks, keep: Keep | None = None) -> StepTime
             case "F" | "BW" | "B" | "W", int():
                 chunk = chunks.single(kind, where)
                 copied = moved[where] if kind != "W" else 0.0
-                wait = stall(plan, copied, chunk.seconds) if offloads else 0.0
+                wait = stall(plan, copied, chunk.seconds) if copies else 0.0
                 put(row, *_with_sends(plan, chunk, [_outgoing(kind, where, sends)], wait))
             case "OV", (int(forward), int(backward)):
                 chunk = chunks.merged(forward, backward)
                 outgoing = [_outgoing("F", forward, sends), _outgoing("BW", backward, sends)]
-                copied = np.maximum(moved[forward], moved[backward]) if offloads else 0.0
-                wait = stall(plan, copied, chunk.seconds, both_ways=True) if offloads else 0.0
+                copied = np.maximum(moved[forward], moved[backward]) if copies else 0.0
+                wait = stall(plan, copied, chunk.seconds, both_ways=True) if copies else 0.0
                 put(row, *_with_sends(plan, chunk, outgoing, wait))
             case "reduce", int():
                 exchange(row, kind, where, reduction)

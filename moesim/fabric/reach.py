@@ -104,9 +104,9 @@ def _of_members(network: Network, members: Ints, per_node: int, what: Quantity) 
     if size <= 1:
         return float(UNLIMITED.get(what, 0.0))
     whole = size % per_node == 0
+    incast = network.incast_efficiency if crowded(size, per_node) else 1.0
     if network.free:
-        busy = what in ("all-to-all", "rail-all-to-all") and size > per_node
-        return network.incast_efficiency if busy else float(UNLIMITED.get(what, 0.0))
+        return incast if what in ("all-to-all", "rail-all-to-all") else float(UNLIMITED.get(what, 0.0))
     match what:
         case "ring":
             return network.share(members, "ring")
@@ -114,10 +114,10 @@ def _of_members(network: Network, members: Ints, per_node: int, what: Quantity) 
             across = network.share(_rails(members, per_node), "tree") if whole else 1.0
             return min(across, network.share(members, "ring"))
         case "all-to-all":
-            return network.share(members, "all-to-all") * network.incast_efficiency
+            return network.share(members, "all-to-all") * incast
         case "rail-all-to-all":
             rails = _rails(members, per_node) if whole else members
-            return network.share(rails, "all-to-all") * network.incast_efficiency
+            return network.share(rails, "all-to-all") * incast
         case "hop-latency":
             return network.extra_latency(members, "ring")[0]
         case "far-latency":
@@ -126,6 +126,15 @@ def _of_members(network: Network, members: Ints, per_node: int, what: Quantity) 
             return network.grid(members)[0]
         case "grid-steps":
             return network.grid(members)[1]
+
+
+def crowded(size: float, per_node: float) -> bool:
+    """Whether NICs of an all-to-all receive from several senders.
+
+    Rows for another NVLink domain leave by the NIC on the rail of the receiver (PXN of NCCL, nccl-2.30.7), so that a NIC has one sender
+    in each other domain: a group of two domains has none that meet.
+    """
+    return size > 2 * per_node
 
 
 def _rails(members: Ints, per_node: int) -> Ints:

@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from moesim.report.estimate import NAMES, gibibytes, seconds
-from moesim.studies.compare import Comparison
+from moesim.studies.compare import Comparison, outside_products
 
 
 def comparison_table(found: Comparison) -> RenderableType:
@@ -37,13 +37,17 @@ def comparison_table(found: Comparison) -> RenderableType:
     table.add_row("MFU", *(f"{answer.mfu:.1%}" for answer in others))
     fits = ("" if answer.feasible else " DOES NOT FIT" for answer in others)
     memory = (gibibytes(answer.memory.peak_bytes) + told for answer, told in zip(others, fits, strict=True))
+    table.add_row("outside products", *(f"{outside_products(answer):.1%}" for answer in others))
     table.add_row("peak memory, GiB", *memory)
     table.add_row("binding", *(answer.binding["resource"] for answer in others))
+    if columns[0].price is not None:
+        table.add_row("tokens per currency", *(f"{case.tokens_per_dollar:,.0f}" for case in columns))
     for name in columns[0].layout:
         told = (case.layout[name] for case in columns)
         table.add_row(name, *(", ".join(one) or "none" if isinstance(one, list | tuple) else str(one) for one in told))
     refused = (Text(f"refused {case.name}: {line}", style="red") for case in found.cases for line in case.refused)
-    return Group(table, *refused)
+    warned = (Text(f"note: {line}", style="yellow") for line in found.warnings)
+    return Group(table, *refused, *warned)
 
 
 def headings(names: Sequence[str]) -> tuple[str, list[str]]:

@@ -12,6 +12,7 @@ from moesim.cost.pipeline import COMMUNICATION
 from moesim.report.estimate import gibibytes, seconds
 from moesim.studies.budget import DAY, Budget
 from moesim.studies.scaling import Point
+from moesim.studies.scaling_beside import Beside
 
 
 def scaling_table(points: Sequence[Point], fixed: str) -> RenderableType:
@@ -52,6 +53,18 @@ def scaling_table(points: Sequence[Point], fixed: str) -> RenderableType:
             answer.binding["resource"],
         )
     return Group(table, *_refused(points))
+
+
+def beside_tables(found: Beside) -> RenderableType:
+    """The curve of every way, and what the others gain."""
+    parts: list[RenderableType] = []
+    for way in found.ways:
+        if len(found.ways) > 1:
+            parts.append(Text(way.name, style="bold"))
+        parts.append(scaling_table(way.points, found.fixed))
+        parts += [Text(f"refused: {line}", style="red") for line in way.refused]
+    parts += [Text(found.verdict(way)) for way in found.ways[1:]]
+    return Group(*parts)
 
 
 def budget_table(found: Budget) -> RenderableType:

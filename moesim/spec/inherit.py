@@ -115,9 +115,10 @@ def with_profile(document: Document, name: str) -> Document:
     data = {key: value for key, value in document.data.items() if key not in ("profiles", "aliases", "versions")}
     lines = dict(document.lines)
     for step in _lineage(document, profiles, name):
-        profile = {key: value for key, value in profiles[step].items() if key not in ("base", WITHOUT_RULES)}
+        profile = {key: value for key, value in profiles[step].items() if key not in ("base", "rules", WITHOUT_RULES)}
         data = _merged(data, profile)
-        data["rules"] = _rules_left(document, step, data.get("rules", []), profiles[step].get(WITHOUT_RULES, []))
+        kept = _rules_left(document, step, data.get("rules", []), profiles[step].get(WITHOUT_RULES, []))
+        data["rules"] = [*kept, *profiles[step].get("rules", [])]
         prefix: KeyPath = ("profiles", step)
         lines |= {path[2:]: line for path, line in document.lines.items() if path[:2] == prefix and len(path) > 2}
     own = profiles[name]

@@ -10,6 +10,7 @@ from typing import Any
 
 from moesim.base.errors import Collector, Issue, SpecError, did_you_mean
 from moesim.spec import library, own, steps
+from moesim.spec.attention_kinds import with_attention
 from moesim.spec.calibration import KERNEL_FAMILIES, CalibrationSpec
 from moesim.spec.fabric import FabricSpec
 from moesim.spec.fabric_names import oversubscribed, split_name
@@ -155,13 +156,21 @@ def _model(scenario: ScenarioSpec, problems: Collector) -> ModelSpec | None:
     name = scenario.model
     try:
         if not name.endswith((".yaml", ".yml")):
-            return library.get("models", name)
-        file = (scenario.folder or Path()) / name
-        if not file.exists():
-            raise SpecError.single("", "", f"there is no file '{file}'", "paths start at the folder of the scenario")
-        return validate(ModelSpec, read_document(file))
+            found = library.get("models", name)
+        else:
+            file = (scenario.folder or Path()) / name
+            if not file.exists():
+                raise SpecError.single(
+                    "", "", f"there is no file '{file}'", "paths start at the folder of the scenario"
+                )
+            found = validate(ModelSpec, read_document(file))
     except SpecError as error:
         problems.extend(_at(scenario.where("model"), "model", error))
+        return None
+    try:
+        return found if scenario.attention is None else with_attention(found, scenario.attention)
+    except ValueError as error:
+        problems.add(scenario.where("attention"), "attention", str(error))
         return None
 
 

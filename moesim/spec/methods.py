@@ -46,6 +46,7 @@ STATE_METHODS = (
     "adapter_targets",
     "activation_offload",
     "optimizer_offload",
+    "expert_offload",
     "grad_bucket_bytes",
     "grad_compression",
     "stale_gradients",

@@ -33,7 +33,7 @@ def with_overrides(scenario: ScenarioSpec, changes: Mapping[str, Any], where: st
     """
     problems = Collector()
     document = scenario.document
-    for path, value in changes.items():
+    for path, value in _spread(changes, where, problems).items():
         origin = f"{where} {path}"
         key = _key(path)
         parts = path.split(".")
@@ -64,6 +64,31 @@ def with_overrides(scenario: ScenarioSpec, changes: Mapping[str, Any], where: st
     problems.raise_if_any()
     still_assumed = [name for name in scenario.assumed if (name,) not in document.origins]
     return changed.bind(document, scenario.folder).assume(*still_assumed)
+
+
+COMM_SMS = "comm_sms"
+"""Path that sets the SMs of every transport whose kernels copy by SMs."""
+
+
+def sm_driven(transport: str) -> bool:
+    """Whether the legs of a transport get faster with the SMs that it holds."""
+    return any(name.endswith("_sm_bandwidth") for name in library.get("transports", transport).constants)
+
+
+def _spread(changes: Mapping[str, Any], where: str, problems: Collector) -> dict[str, Any]:
+    """Changes with ``comm_sms`` as what it stands for."""
+    found = {path: value for path, value in changes.items() if path != COMM_SMS}
+    if COMM_SMS not in changes:
+        return found
+    told = str(changes[COMM_SMS]).strip()
+    if not told.isdigit() or not 1 <= int(told) <= 1024:
+        problems.add(f"{where} {COMM_SMS}", "", f"'{told}' is no number of SMs", "write for example 20")
+        return found
+    for name in library.names("transports"):
+        if sm_driven(name):
+            constants = library.get("transports", name).constants
+            found |= {f"transports.{name}.{key}": told for key in ("num_sms", "inter_num_sms") if key in constants}
+    return found
 
 
 UNPRICED = {

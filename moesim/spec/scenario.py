@@ -86,6 +86,7 @@ class StrategySpec(ExpertMethods):
     adapter_targets: StrictStr | None = None
     activation_offload: float | None = None
     optimizer_offload: float | None = None
+    expert_offload: float | None = None
     grad_bucket_bytes: Annotated[float | None, _quantity("bytes")] = None
     grad_compression: StrictStr | None = None
     stale_gradients: StrictBool | None = None
@@ -147,6 +148,7 @@ class MeasuredSpec(SpecModel):
 class ScenarioSpec(NamedSpec):
     """One training run to estimate.
 
+    ``attention`` puts another kind in the place of the model's: ``gqa:8``, ``mha``, ``mla:qk192``.
     ``overrides`` changes a number of the hardware or software for this scenario only, by its dotted path:
     ``gpu.memory_bandwidth: 4 TB/s``. ``calibrations`` are files that ``moesim calibrate`` wrote for kernels of its GPU;
     they stand in for those that are shipped. ``documents``: lengths of those that fill a sequence; left out, a sequence
@@ -154,6 +156,7 @@ class ScenarioSpec(NamedSpec):
     """
 
     model: StrictStr
+    attention: StrictStr | None = None
     cluster: Annotated[ClusterSpec, BeforeValidator(cluster_mapping)]
     software: StrictStr = "megatron-core"
     sequence_length: Annotated[StrictInt, Field(ge=1, le=10**9)]

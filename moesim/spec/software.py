@@ -32,6 +32,7 @@ RULE_NAMES = frozenset(STRATEGY_FIELDS) - {"recompute", "layout", "fusions"} | {
     "hidden_size",
     "sequence_length",
     "global_batch",
+    "num_gpus",
     "num_micro_batches",
     "dp",
     "edp",
@@ -184,6 +185,9 @@ class Runtime(SpecModel):
     fused_linear_cross_entropy: Flag = Field(description="Output projection and loss in chunks; no logits are kept.")
     logits_dtype: LogitsDtype
     logits_bytes: Number | None = Field(None, description="Bytes a logit at the peak of the loss, where known. [B]")
+    parallel_logits_bytes: Number | None = Field(
+        None, description="The same where tensor-parallel ranks share the vocabulary; as alone where open. [B]"
+    )
     launches_per_dense_layer: Number
     launches_per_moe_layer: Number | None = None
     launches_per_operation: Number | None = Field(
@@ -332,7 +336,7 @@ class Rule(SpecModel):
 class Profile(SpecModel):
     """What a release or a set of recipes does otherwise; each part writes only what differs from its base.
 
-    ``without_rules``: rules of its base that it does not have, by name.
+    ``without_rules``: rules of its base that it does not have, by name. ``rules``: those that it has besides.
     """
 
     date: str
@@ -350,6 +354,7 @@ class Profile(SpecModel):
     constants: dict[str, Any] = Field(default_factory=dict)
     defaults: dict[str, Any] = Field(default_factory=dict)
     without_rules: tuple[str, ...] = ()
+    rules: tuple[Rule, ...] = ()
 
 
 class SoftwareSpec(NamedSpec):

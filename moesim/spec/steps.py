@@ -90,6 +90,8 @@ def _is_number(annotation: object) -> bool:
     return any(isinstance(one, type) and issubclass(one, Sourced) for one in options)
 
 
+PRICED = ("host", "sustained", "memory", "runtime", "constants", "defaults")
+"""What an estimate depends on of a software; its rules only say what is legal."""
 SECTIONS = _sections()
 """Numbers of a software that a step depends on, by section."""
 
@@ -97,6 +99,17 @@ SECTIONS = _sections()
 def step_fits() -> StepFits:
     """Return what may be fitted, as the file that comes with moesim says."""
     return _read(library.root() / "hardware_specs" / "step_fits.yaml")
+
+
+def family_of(software: str) -> str | None:
+    """Return the family that a profile belongs to; one that differs by rules alone belongs to that of its base."""
+    found = step_fits().family(software)
+    if found is None and software in library.names("software"):
+        spec = library.get("software", software)
+        base = library.get("software", spec.profile_of) if spec.profile_of else None
+        if base is not None and all(getattr(spec, part) == getattr(base, part) for part in PRICED):
+            return family_of(base.name)
+    return found
 
 
 @lru_cache(maxsize=4)
@@ -142,7 +155,7 @@ def check(one: CalibrationSpec) -> None:
 
 def factors_of(one: CalibrationSpec, software: str) -> dict[str, float]:
     """Return the factors of a calibration for a profile, by path; none where its family was not fitted. [-]"""
-    family = step_fits().family(software)
+    family = family_of(software)
     start = f"{family}."
     return {name.removeprefix(start): value for name, value in one.values().items() if name.startswith(start)}
 
@@ -169,7 +182,7 @@ def spreads(one: CalibrationSpec | None, software: str, is_moe: bool) -> dict[st
     """
     if one is None or "all" not in one.residuals:
         return {}
-    kind = f"{step_fits().family(software)}-{'moe' if is_moe else 'dense'}"
+    kind = f"{family_of(software)}-{'moe' if is_moe else 'dense'}"
     known = one.residuals.get(kind)
     found = {STEPS: known.sigma if known else DERIVED_SPREAD * one.residuals["all"].sigma}
     fields = ((name.removeprefix(FIELD), spread) for name, spread in one.residuals.items() if name.startswith(FIELD))

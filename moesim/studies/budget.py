@@ -72,6 +72,7 @@ def budget(
     goodput: float = 1.0,
     price_per_gpu_hour: float | None = None,
     deadline_s: float | None = None,
+    measured_s: float | None = None,
 ) -> Budget:
     r"""What training on a number of tokens takes.
 
@@ -89,6 +90,8 @@ def budget(
         Share of the time in which the job makes progress, as ``moesim checkpoint`` tells it. [-]
     price_per_gpu_hour, deadline_s
         Price of a GPU for an hour [currency]; time by which it must be done [s].
+    measured_s
+        A step as measured, in place of the estimates. [s]
     """
     points = scaled(problem, nodes or [problem.scenario.cluster.count])
     power = problem.machine.provenance["gpu.power"].value
@@ -98,7 +101,8 @@ def budget(
         if answer is None:
             continue
         steps = tokens / (point.global_batch * problem.sequence_length)
-        seconds, low, high = (steps * t / goodput for t in (answer.step_time_s, answer.low_s, answer.high_s))
+        step = (answer.step_time_s, answer.low_s, answer.high_s) if measured_s is None else (measured_s,) * 3
+        seconds, low, high = (steps * t / goodput for t in step)
         hours = point.gpus * seconds / HOUR
         costs.append(
             Cost(

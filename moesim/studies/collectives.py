@@ -125,11 +125,13 @@ def setting(
     algorithms: str | None = None,
     protocols: str | None = None,
     nvls: bool = True,
+    pxn: bool | None = None,
     own: Sequence[Path] = (),
 ) -> Setting:
     """Ranks and links of ``NODE:count``, with what NCCL_ALGO, NCCL_PROTO and NCCL_NVLS_ENABLE leave on.
 
-    ``fabric``: between the nodes, else their usual one; the group is alone on it. The user's `own` calibrations of its
+    ``fabric``: between the nodes, else their usual one; the group is alone on it. ``pxn``: whether messages to another rail
+    go over NVLink first; left out, as the fabric says. The user's `own` calibrations of its
     node and fabric stand in for those that are shipped.
     """
     try:
@@ -141,7 +143,10 @@ def setting(
     plain = library.find("fabrics", plain)
     mine = own_links(own, node.name, plain, "--calibrations")
     node = validate(NodeSpec, _laid("nodes", node.name, mine))
-    parts_named = parts_of(oversubscribed(validate(FabricSpec, _laid("fabrics", plain, mine)), ratio), node)
+    wired = oversubscribed(validate(FabricSpec, _laid("fabrics", plain, mine)), ratio)
+    if pxn is not None:
+        wired = wired.model_copy(update={"topology": wired.topology.model_copy(update={"rails_forward": pxn})})
+    parts_named = parts_of(wired, node)
     count = int(parts["count"])
     used = gpus_per_node or node.gpus_per_node
     if not 1 <= used <= node.gpus_per_node:

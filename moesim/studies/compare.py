@@ -13,6 +13,8 @@ from moesim.result import BREAKDOWN, EXTRA, Estimate
 from moesim.studies.faults import with_changes
 from moesim.studies.search.search import search
 
+HOUR = 3600.0
+
 
 @dataclass(frozen=True)
 class Case:
@@ -22,6 +24,14 @@ class Case:
     answer: Estimate | None
     refused: tuple[str, ...] = ()
     layout: Mapping[str, Any] = field(default_factory=dict)
+    price: float | None = None
+
+    @property
+    def tokens_per_dollar(self) -> float | None:
+        """Tokens for a unit of the currency of the price; None without one. [1/currency]"""
+        if self.answer is None or self.price is None:
+            return None
+        return self.answer.tokens_per_s_per_gpu * HOUR / self.price
 
 
 @dataclass(frozen=True)
@@ -41,6 +51,18 @@ class Comparison:
         names = (*BREAKDOWN, *(name for name in EXTRA if name in before or name in after))
         return {name: after.get(name, 0.0) - before.get(name, 0.0) for name in names}
 
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What must not be read off the columns side by side."""
+        answers = [case.answer for case in self.cases if case.answer is not None]
+        flop = [answer.model_flop_per_token for answer in answers]
+        if max(flop) <= min(flop) * (1 + 1e-9):
+            return ()
+        return (
+            f"MFU and TFLOP/s are not comparable: a token counts {min(flop):.4g} to {max(flop):.4g} FLOP; "
+            "compare tokens/s",
+        )
+
     def to_dict(self) -> dict[str, Any]:
         """Plain values in SI units."""
         plain: list[dict[str, Any]] = []
@@ -54,11 +76,23 @@ class Comparison:
                 "speedup": self.base.step_time_s / case.answer.step_time_s,
                 "delta_breakdown_s": self.deltas_s(case.answer),
                 "delta_peak_bytes": case.answer.memory.peak_bytes - self.base.memory.peak_bytes,
+                "tokens_ratio": case.answer.tokens_per_s_per_gpu / self.base.tokens_per_s_per_gpu,
+                "share_outside_products": outside_products(case.answer),
+                "activations_bytes": max(float(stage["activations_bytes"]) for stage in case.answer.memory.stages),
             }
+            told["host_bound"] = case.answer.binding["resource"] == "host"
+            if case.price is not None:
+                told["tokens_per_dollar"] = case.tokens_per_dollar
             if case.layout:
                 told["reoptimised"] = dict(case.layout)
             plain.append(told | {"estimate": case.answer.to_dict()})
-        return {"base": next(case.name for case in self.cases if case.answer is not None), "cases": plain}
+        base = next(case.name for case in self.cases if case.answer is not None)
+        return {"base": base, "cases": plain, "warnings": list(self.warnings)}
+
+
+def outside_products(answer: Estimate) -> float:
+    """Share of a step that is in no matrix product of a layer, which is what low precisions accelerate. [-]"""
+    return 1 - (answer.breakdown_s["gemm"] + answer.breakdown_s["grouped_gemm"]) / answer.step_time_s
 
 
 def comparison(
@@ -66,6 +100,8 @@ def comparison(
     variants: Sequence[Mapping[str, str]],
     include_base: bool = True,
     reoptimise: Sequence[str] = (),
+    where: str = "--vary",
+    price: float | Mapping[str, float] | None = None,
 ) -> Comparison:
     """Estimate every problem as it is and under every variant.
 
@@ -80,6 +116,10 @@ def comparison(
     reoptimise
         Fields of the strategy that are searched for each case, those that it changes left out: each stands there with
         its own best.
+    where
+        Option that the variants came from, for messages.
+    price
+        Of a GPU for an hour, or by kind of node. [currency]
 
     Raises
     ------
@@ -95,17 +135,27 @@ def comparison(
             told = ", ".join(f"{path.removeprefix('strategy.')}={value}" for path, value in changes.items())
             column = " ".join(part for part in (name if len(problems) > 1 or not told else "", told) if part)
             try:
-                changed = with_changes(problem, changes, "--vary") if changes else problem
+                changed = with_changes(problem, changes, where) if changes else problem
                 answer = _best(changed, [one for one in reoptimise if one not in _fields(changes)])
             except SpecError as error:
                 issues += list(error.issues)
                 cases.append(Case(column, None, tuple(str(issue) for issue in error.issues)))
             else:
                 layout = {one: answer.strategy[one] for one in reoptimise}
-                cases.append(Case(column, answer, layout=layout))
+                cases.append(Case(column, answer, layout=layout, price=_price(price, changed)))
     if sum(case.answer is not None for case in cases) < 2:
-        raise SpecError(issues)
+        raise SpecError(dict.fromkeys(issues))
     return Comparison(tuple(cases))
+
+
+def _price(price: float | Mapping[str, float] | None, problem: Problem) -> float | None:
+    """The price of a GPU of a problem's nodes for an hour. [currency]"""
+    if price is None or isinstance(price, float):
+        return price
+    node = problem.scenario.cluster.node
+    if node not in price:
+        raise SpecError.single("--price", "", f"says nothing of {node}", f"add {node}=2.5/h")
+    return price[node]
 
 
 def _fields(changes: Mapping[str, str]) -> set[str]:

@@ -12,6 +12,7 @@ from moesim.cost.from_spec import specs_network
 from moesim.cost.plan import Plan
 from moesim.fabric.layout import Pattern
 from moesim.fabric.network import Network
+from moesim.fabric.reach import crowded
 from moesim.fabric.tiers import GroupBandwidth, group_bandwidth
 from moesim.problem import Problem
 from moesim.spec.load import load_specs
@@ -92,7 +93,8 @@ def fabric_groups(problem: Problem) -> FabricGroups:
     rows = []
     for traffic in axis_traffic(plan):
         size, stride = int(mesh.size(traffic.axis)), int(mesh.stride(traffic.axis))
-        found = group_bandwidth(joined.carrying(traffic.pattern == "all-to-all"), size, stride, traffic.pattern)
+        busy = traffic.pattern == "all-to-all" and crowded(size, float(plan.group(traffic.axis).per_node))
+        found = group_bandwidth(joined.carrying(busy), size, stride, traffic.pattern)
         rows.append(_row(traffic, size, stride, found, problem.machine.num_gpus))
     return FabricGroups(problem.name, fabric, problem.machine.num_gpus, tuple(rows))
 
@@ -149,8 +151,8 @@ def _stage(plan: Plan, blocks: Blocks, stage: int) -> Iterator[tuple[str, Patter
         for priced in block.forward + block.backward:
             work = priced.op.work
             if isinstance(work, Message):
-                pattern, sent = _sent(work.collective, float(work.size), float(mesh.size(work.axis)))
-                yield work.axis, pattern, sent * times
+                pattern, moved = sent(work.collective, float(work.size), float(mesh.size(work.axis)))
+                yield work.axis, pattern, moved * times
             elif isinstance(work, ExpertLeg) and float(mesh.ep) > 1:
                 rows = float(work.tokens * work.top_k * work.row_bytes)
                 yield "ep", "all-to-all", rows * (1 - 1 / float(mesh.ep)) * times
@@ -171,15 +173,15 @@ def _state(plan: Plan, stage: int) -> Iterator[tuple[str, Pattern, float]]:
         ranks = float(plan.mesh.size(shard))
         if sharding.inside_node:
             across = float(plan.mesh.size(f"{kind}-replica"))
-            yield f"{kind}-replica", *_sent("all-reduce", types.grad * count / ranks, across)
+            yield f"{kind}-replica", *sent("all-reduce", types.grad * count / ranks, across)
         if sharding.per_micro_batch:
             continue
-        yield shard, *_sent(plan.reduction, types.grad * count, ranks)
+        yield shard, *sent(plan.reduction, types.grad * count, ranks)
         if sharding.optimizer and not sharding.weights:
-            yield shard, *_sent("all-gather", types.param * count, ranks)
+            yield shard, *sent("all-gather", types.param * count, ranks)
 
 
-def _sent(collective: str, size: float, ranks: float) -> tuple[Pattern, float]:
+def sent(collective: str, size: float, ranks: float) -> tuple[Pattern, float]:
     """Pattern of a collective, and the bytes that each rank sends. [B]"""
     share = (ranks - 1) / ranks
     match collective:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from moesim.problem import Problem
-from moesim.studies.search.search import Search, search
+from moesim.studies.basis import basis
+from moesim.studies.search.answer import Search
+from moesim.studies.search.search import search
 from moesim.studies.search.space import Vary
 
 VARIED: Vary = dict.fromkeys(("tp", "pp", "ep", "micro_batch", "layout", "recompute"), "auto")
@@ -33,6 +35,42 @@ class Tried:
             "plans_fitting": self.found.plans_fitting,
             "best": best,
         }
+
+
+@dataclass(frozen=True)
+class Fewest:
+    """The fewest nodes of one case, and all that was tried for it."""
+
+    case: Mapping[str, str]
+    tried: tuple[Tried, ...]
+
+    @property
+    def name(self) -> str:
+        """What is changed."""
+        return ", ".join(f"{path}={value}" for path, value in self.case.items())
+
+    def to_dict(self, measured_s: float | None = None) -> dict[str, Any]:
+        """Plain values in SI units; ``basis``: the step of the fastest layout on the fewest nodes."""
+        last = self.tried[-1]
+        best = last.found.top[0].answer if last.found.top else None
+        plain: dict[str, Any] = {"set": dict(self.case)} if self.case else {}
+        return plain | {
+            "nodes": last.nodes if best else None,
+            "gpus": last.gpus if best else None,
+            "tried": [one.to_dict() for one in self.tried],
+            "basis": basis(best, measured_s) if best else None,
+        }
+
+
+def fewest_of_each(
+    problem: Problem, nodes: Sequence[int], vary: Vary | None, cases: Sequence[Mapping[str, str]]
+) -> tuple[Fewest, ...]:
+    """The fewest nodes under each of several changes; an empty one is the job as it stands."""
+    found = []
+    for case in cases:
+        changed = problem.with_changes(case, "--each") if case else problem
+        found.append(Fewest(case, fewest_nodes(changed, nodes, vary)))
+    return tuple(found)
 
 
 def fewest_nodes(problem: Problem, nodes: Sequence[int], vary: Vary | None = None) -> tuple[Tried, ...]:

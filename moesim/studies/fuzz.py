@@ -63,6 +63,7 @@ def pools() -> dict[str, list[Any]]:
         "optimizer": optimizers.names(),
         "adapter": ["none", *(f"{name}:16" for name in adapters.names()), "lora"],
         "activation_offload": [0.0, 0.5, 1.0],
+        "expert_offload": [0.0, 0.5, 1.0],
         "optimizer_offload": [0.0, 0.5, 1.0],
         "grad_bucket_bytes": [None, 2.5e7],
         "grad_compression": ["none", *compressions.names(), "powersgd:4"],

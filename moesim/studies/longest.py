@@ -10,6 +10,7 @@ from moesim.base.errors import SpecError
 from moesim.estimator import estimate
 from moesim.problem import Problem
 from moesim.result import Estimate
+from moesim.studies.basis import basis
 from moesim.studies.faults import with_changes
 
 
@@ -26,8 +27,8 @@ class Longest:
     slowdown: float | None
     next_refused: str
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values in SI units."""
+    def to_dict(self, measured_s: float | None = None) -> dict[str, Any]:
+        """Plain values in SI units, with what the step at that length rests on; ``measured_s``: one measured. [s]"""
         answer = self.answer
         return {
             "set": dict(self.changes),
@@ -37,6 +38,7 @@ class Longest:
             "peak_bytes": None if answer is None else answer.memory.peak_bytes,
             "slowdown": self.slowdown,
             "next_refused": self.next_refused,
+            "basis": None if answer is None else basis(answer, measured_s),
         }
 
 

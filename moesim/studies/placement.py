@@ -14,6 +14,7 @@ from typing import Any
 
 from moesim.fabric.layout import Pattern
 from moesim.fabric.network import Network
+from moesim.fabric.reach import crowded
 from moesim.fabric.tiers import members_bandwidth
 from moesim.problem import Problem
 from moesim.studies.fabric_groups import AxisTraffic, axis_traffic, problem_network
@@ -87,6 +88,7 @@ class Placements:
             "usual": self.usual.to_dict(),
             "best": self.best.to_dict(),
             "saved_s": self.usual.step_s - self.best.step_s,
+            "worst_over_best": self.ranked[-1].step_s / self.best.step_s,
             "ranked": [placement.to_dict() for placement in self.ranked],
         }
 
@@ -177,7 +179,10 @@ class _Traffic:
         key = (axis if axis.endswith(("shard", "replica")) else "", along, pattern)
         if key not in self._known:
             groups = group_members(axis, along, self.mesh, self.network.shape.num_gpus)
-            self._known[key] = members_bandwidth(self._carrying[pattern == "all-to-all"], groups, pattern).bandwidth
+            busy = pattern == "all-to-all" and crowded(
+                groups.shape[1], neighbours(groups, self.network.shape.nvlink_domain)
+            )
+            self._known[key] = members_bandwidth(self._carrying[busy], groups, pattern).bandwidth
         return self._known[key]
 
     @cached_property

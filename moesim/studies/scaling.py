@@ -45,6 +45,7 @@ class Point:
             "mfu": self.answer.mfu,
             "efficiency": self.efficiency,
             "binding": self.answer.binding["resource"],
+            "evidence": self.answer.evidence,
             "exposed_s": dict(self.answer.exposed_s),
             "bubble_fraction": self.answer.bubble_fraction,
             "peak_bytes": self.answer.memory.peak_bytes,

@@ -10,8 +10,10 @@ from moesim.base.errors import Collector, SpecError, Violation
 from moesim.cost.blocks import price_blocks
 from moesim.cost.memory import RankMemory, rank_memory
 from moesim.cost.pipeline import step_times
+from moesim.estimator import estimate
 from moesim.problem import Problem
 from moesim.result import Timeline
+from moesim.studies.basis import basis
 from moesim.timeline.run import Run, run
 from moesim.timeline.schedules import find_schedule
 from moesim.timeline.step import StepGraph
@@ -64,6 +66,7 @@ class Comparison:
     bubble_fraction: float | None = None
     fits: bool | None = None
     ranks: tuple[RankUse, ...] = ()
+    basis: dict[str, Any] | None = None
     timeline: Timeline | None = field(default=None, repr=False, compare=False)
 
     def to_dict(self) -> dict[str, Any]:
@@ -98,16 +101,16 @@ def wanted(text: str) -> list[Wanted]:
     return found
 
 
-def compare(problem: Problem, schedules: Sequence[Wanted]) -> list[Comparison]:
+def compare(problem: Problem, schedules: Sequence[Wanted], measured_s: float | None = None) -> list[Comparison]:
     """The problem under each schedule, all else as it is.
 
     Chunks a rank: as given, else the schedule's own number, else the scenario's, else 2. A layout that does not fit the
-    stages gives way to the one of the software, then to one that always fits.
+    stages gives way to the one of the software, then to one that always fits. ``measured_s``: a step to set beside. [s]
     """
-    return [_compared(problem, one) for one in schedules]
+    return [_compared(problem, one, measured_s) for one in schedules]
 
 
-def _compared(problem: Problem, one: Wanted) -> Comparison:
+def _compared(problem: Problem, one: Wanted, measured_s: float | None) -> Comparison:
     schedule = find_schedule(one.name)
     vpp = one.vpp or schedule.chunks or max(problem.strategy.vpp, 2)
     changed, open_problem = _placed(problem, one.name, vpp)
@@ -121,7 +124,10 @@ def _compared(problem: Problem, one: Wanted) -> Comparison:
         refused=tuple(broken),
         not_offered=tuple(violation for violation in everything if violation not in broken),
     )
-    return row if broken else _measured(open_problem, strategy, row)
+    if broken:
+        return row
+    found = basis(estimate(open_problem, strategy), measured_s)
+    return _measured(open_problem, strategy, replace(row, basis=found))
 
 
 def _placed(problem: Problem, name: str, vpp: int) -> tuple[Problem, Problem]:

@@ -1,5 +1,7 @@
 """Ends of the model: the vocabulary-parallel embedding, the final norm, the LM head with its loss, MTP's projection."""
 
+import numpy as np
+
 from moesim.base.numeric import Numeric
 from moesim.workload.linear import Linear, TensorRegion, traffic
 from moesim.workload.ops import Block, Message, Op, Saved, Work
@@ -51,9 +53,15 @@ def head_block(hidden: int, vocab: int, setting: Setting, norm: bool = True) -> 
     )
     saved = (
         Saved("head-input", 2 * row),
-        Saved("logits", setting.fusion.logits_bytes * logits),
+        Saved("logits", _held_bytes(setting) * logits),
     )
     return Block(forward, backward, saved)
+
+
+def _held_bytes(setting: Setting) -> Numeric:
+    """Bytes a logit at the peak of the loss, which may be another loss where ranks share the vocabulary. [B]"""
+    alone, shared = setting.fusion.logits_bytes, setting.fusion.parallel_logits_bytes
+    return alone if shared is None else np.where(np.greater(setting.mesh.tp, 1), shared, alone)
 
 
 def mtp_block(hidden: int, setting: Setting) -> Block:

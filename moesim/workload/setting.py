@@ -20,6 +20,8 @@ class Fusion:
         One kernel pair for the loss; the logits' gradient is written in place.
     logits_bytes
         Bytes per logit held while the loss runs: 2 fused in BF16, 2 + 4 with an FP32 softmax, 4 + 4 with FP32 logits.
+    parallel_logits_bytes
+        The same where tensor-parallel ranks share the vocabulary; None where it is the same loss.
     compiled
         A compiler joins chains of memory-bound kernels: norm, residual, activation and rotary embedding are each
         one pass, and the rotated query and key are not kept beside the QKV output.
@@ -41,6 +43,7 @@ class Fusion:
 
     cross_entropy: bool = False
     logits_bytes: float = 6.0
+    parallel_logits_bytes: float | None = None
     compiled: bool = False
     operators: bool = False
     latent_value_views: bool = False

@@ -53,7 +53,8 @@ def place_layers(
             return Violation(
                 "layers-per-stage",
                 f"{num_layers} layers do not divide over {num_stages} stages (pp*vpp)",
-                f"layout: {COUNT_ENDS}, layers per stage as a list, or a Megatron layout string",
+                f"pp*vpp in {_divisors(num_layers)}, or layout: {COUNT_ENDS}, layers per stage as a list, or a Megatron "
+                "layout string",
             )
         return _from_counts((num_layers // num_stages,) * num_stages, num_layers, num_stages, mtp)
     if layout == FIRST_LARGER:
@@ -63,6 +64,10 @@ def place_layers(
     if layout == COUNT_ENDS:
         return _count_ends(num_layers, num_stages, mtp)
     return _from_string(layout, num_layers, num_stages, mtp)
+
+
+def _divisors(count: int) -> str:
+    return ", ".join(str(part) for part in range(1, count + 1) if count % part == 0)
 
 
 def _count_ends(num_layers: int, num_stages: int, mtp: int) -> tuple[Stage, ...] | Violation:

@@ -66,6 +66,7 @@ class Strategy:
     adapter_targets: str = "attention"
     activation_offload: float = 0.0
     optimizer_offload: float = 0.0
+    expert_offload: float = 0.0
     grad_bucket_bytes: float | None = None
     grad_compression: str = "none"
     stale_gradients: bool = False

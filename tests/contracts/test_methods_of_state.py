@@ -17,6 +17,7 @@ CHOICES = {
     "adapter_targets": ("attention", "attention", "linear"),
     "activation_offload": (0.0, 0.0, 0.3, 1.0),
     "optimizer_offload": (0.0, 0.0, 0.5, 1.0),
+    "expert_offload": (0.0, 0.0, 0.5, 1.0),
     "grad_bucket_bytes": (None, None, 26214400.0, 1e6),
     "grad_compression": ("none", "none", "fp16", "bf16", "powersgd:4"),
     "stale_gradients": (False, False, True),

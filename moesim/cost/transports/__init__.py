@@ -16,7 +16,8 @@ class Transport(Protocol):
 
     It may also say that it ``carries_scales`` of rows in a low precision beside them, that it then ``casts_every_leg`` and
     not only the dispatch of the forward, and that its buffers are in
-    ``symmetric_memory``, into which kernels of other ranks write.
+    ``symmetric_memory``, into which kernels of other ranks write. ``networks``: protocols over which it was measured; it
+    has no profile of the others, None has one of all. ``max_ranks``: ranks of a group that it was seen to work with.
     """
 
     host_syncs: int
@@ -41,6 +42,16 @@ class Transport(Protocol):
 transports: Registry[Transport] = Registry(
     "transport", package="moesim.cost.transports", entry_points="moesim.transports"
 )
+
+
+VERBS = ("infiniband", "roce")
+"""Networks of NICs that a GPU can drive by itself: IBGDA knows no others."""
+
+
+def profiled(transport: Transport, protocol: str) -> bool:
+    """Whether a transport has been measured over a network."""
+    networks: tuple[str, ...] | None = getattr(transport, "networks", None)
+    return networks is None or protocol in networks
 
 
 def leg_time(transport: Transport, leg: ExpertLeg, group: Group, machine: Machine) -> Numeric:

@@ -8,7 +8,7 @@ import numpy as np
 
 from moesim.base.numeric import Numeric
 from moesim.cost.machine import Group, Machine
-from moesim.cost.transports import reached_domains, reached_ranks
+from moesim.cost.transports import VERBS, reached_domains, reached_ranks
 from moesim.workload.ops import ExpertLeg
 from moesim.workload.setting import LayoutPasses
 
@@ -31,13 +31,21 @@ class Deduplicated:
         Key of the constants.
     host_syncs
         Times per dispatch that the host waits for the row counts.
+    networks
+        Protocols that its constants hold for.
+    max_ranks
+        Ranks of a group that it was seen to work with; None knows no end. [-]
     """
 
     carries_scales = True
 
-    def __init__(self, name: str, host_syncs: int) -> None:
+    def __init__(
+        self, name: str, host_syncs: int, networks: tuple[str, ...] = VERBS, max_ranks: int | None = None
+    ) -> None:
         self.name = name
         self.host_syncs = host_syncs
+        self.networks = networks
+        self.max_ranks = max_ranks
 
     def leg_time(self, leg: ExpertLeg, group: Group, machine: Machine) -> Numeric:
         """Time of one leg. [s]"""

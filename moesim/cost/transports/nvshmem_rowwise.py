@@ -6,7 +6,7 @@ import numpy as np
 
 from moesim.base.numeric import Numeric
 from moesim.cost.machine import Group, Machine
-from moesim.cost.transports import transports
+from moesim.cost.transports import VERBS, transports
 from moesim.workload.ops import ExpertLeg
 from moesim.workload.setting import LayoutPasses
 
@@ -20,6 +20,7 @@ class Rowwise:
     carries_scales = True
     casts_every_leg = True  # olmo-core-report, section 11.1.3: 33/32 bytes a value in all four
     symmetric_memory = True
+    networks = VERBS
 
     def leg_time(self, leg: ExpertLeg, group: Group, machine: Machine) -> Numeric:
         r"""Time of one leg. [s]

@@ -2,7 +2,7 @@
 
 from moesim.base.numeric import Numeric
 from moesim.cost.chunk_graph import SM
-from moesim.cost.offload import offloaded_bytes
+from moesim.cost.offload import offloaded_bytes, offloads
 from moesim.matrix.bottlenecks import Bottleneck, bottlenecks
 from moesim.matrix.case import Case, Terms
 from moesim.matrix.counts import host_waits
@@ -32,9 +32,9 @@ def host_traffic(case: Case) -> Terms:
     moe = plan.model.moe
     experts = moe.num_experts if moe else 0
     found["row counts"] = host_waits(case) * experts * COUNT_BYTES
-    if plan.strategy.activation_offload:
+    if offloads(plan):
         moved: Numeric = sum(offloaded_bytes(plan, case.blocks), 0.0)
-        found["activations, out and back"] = 2 * moved * plan.num_micro_batches / case.ranks
+        found["activations and experts, out and back"] = 2 * moved * plan.num_micro_batches / case.ranks
     if case.choices.checkpoint == "global" and case.choices.restart == "other":
         found["chunks staged for another layout"] = CHECKPOINT_BYTES * plan.model.stored_params / plan.machine.num_gpus
     return found

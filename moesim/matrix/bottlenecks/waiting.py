@@ -6,7 +6,7 @@ from functools import partial
 import numpy as np
 
 from moesim.base.numeric import Numeric
-from moesim.cost.offload import offloaded_bytes, stall
+from moesim.cost.offload import offloaded_bytes, offloads, stall
 from moesim.cost.pipeline import COMMUNICATION
 from moesim.cost.replication import messages_time, stage_messages
 from moesim.cost.transports import leg_time
@@ -46,9 +46,9 @@ def _kept_reduction(case: Case) -> Numeric:
 
 
 def _copies_exposed(case: Case) -> Numeric:
-    """Copies of activations that outlast the computation beside them. [s]"""
+    """Copies of activations and experts that outlast the computation beside them. [s]"""
     plan = case.plan
-    if not plan.strategy.activation_offload:
+    if not offloads(plan):
         return 0.0
     forward, backward = (_computing(case, which) for which in ("forward", "backward"))
     moved: Numeric = sum(offloaded_bytes(plan, case.blocks), 0.0) / len(plan.stages)

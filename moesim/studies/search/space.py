@@ -12,14 +12,14 @@ import numpy as np
 
 from moesim.base.errors import Collector, SpecError, did_you_mean
 from moesim.constraints import CHOICES
-from moesim.cost.transports import transports
+from moesim.cost.transports import profiled, transports
 from moesim.problem import Problem
 from moesim.studies.search.legality import single_field_mask
 from moesim.timeline.schedules import schedules
 from moesim.workload.precision import recipes
 from moesim.workload.recompute import policies
 from moesim.workload.stages import COUNT_ENDS, EVEN, FIRST_LARGER, place_layers
-from moesim.workload.strategy import DEGREES, FIELDS, FLAGS
+from moesim.workload.strategy import DEGREES, FIELDS, FLAGS, Strategy
 
 SHAPE = ("pp", "vpp", "schedule", "layout")
 """Fields that make the shape of a pipeline."""
@@ -51,6 +51,10 @@ class Space:
     def size(self) -> int:
         """Number of combinations."""
         return math.prod(len(axis.values) for axis in self.axes)
+
+    def place(self, strategy: Strategy) -> tuple[int, ...]:
+        """Where a strategy stands in the order of the combinations."""
+        return tuple(axis.values.index(getattr(strategy, axis.name)) for axis in self.axes)
 
     def part(self, names: Sequence[str]) -> tuple[Axis, ...]:
         """The axes among some names."""
@@ -183,7 +187,8 @@ def _recomputes(problem: Problem, _: Mapping[str, tuple[Any, ...]]) -> tuple[Any
 
 
 def _transports(problem: Problem, _: Mapping[str, tuple[Any, ...]]) -> tuple[Any, ...]:
-    return tuple(transports.names()) if problem.model.moe else (problem.strategy.transport,)
+    known = [one.name for one in transports.entries() if profiled(one.item, problem.machine.protocol)]
+    return tuple(known) if problem.model.moe else (problem.strategy.transport,)
 
 
 def _schedules(_problem: Problem, _: Mapping[str, tuple[Any, ...]]) -> tuple[Any, ...]:
