@@ -15,7 +15,10 @@ from moesim.base.display import bind
 
 __version__ = "0.1.0"
 
-bind("Estimate", "moesim.report.estimate")
+bind("Estimate", "moesim.report.estimate_html")
+bind("Timeline", "moesim.report.timeline_html")
+for study in ("Comparison", "Scaling", "Search"):
+    bind(study, "moesim.report.studies_html")
 
 _HOMES = {
     "Estimate": "moesim.result",

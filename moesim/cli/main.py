@@ -29,6 +29,7 @@ import moesim.cli.matrix as matrix
 import moesim.cli.memory_studies as memory_studies
 import moesim.cli.min_gpus as min_gpus
 import moesim.cli.place as place
+import moesim.cli.report as report
 import moesim.cli.roofline as roofline
 import moesim.cli.scale as scale
 import moesim.cli.schedule as schedule
@@ -63,6 +64,7 @@ app.command("matrix", help=matrix.HELP)(matrix.command)
 app.command("min-gpus", help=min_gpus.HELP)(min_gpus.command)
 app.command("place", help=place.HELP)(place.command)
 app.command("recompute", help=memory_studies.RECOMPUTE_HELP)(memory_studies.recompute)
+app.command("report", help=report.HELP)(report.command)
 app.command("scale", help=scale.HELP)(scale.command)
 app.command("schedule", help=schedule.HELP)(schedule.command)
 app.command("search", help=search.HELP)(search.command)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from moesim.base.display import Shown
 from moesim.base.errors import SpecError, did_you_mean
 from moesim.estimator import estimate
 from moesim.problem import Problem
@@ -41,8 +42,8 @@ class Found:
         }
 
 
-@dataclass(frozen=True)
-class Search:
+@dataclass(frozen=True, repr=False)
+class Search(Shown):
     """The answer of a search.
 
     ``refused``: plans by the first rule that refuses them. ``runs``: plans that were run exactly. ``seconds`` of the walk
@@ -59,6 +60,10 @@ class Search:
     seconds: float
     complete: bool
     top: tuple[Found, ...]
+
+    def __repr__(self) -> str:
+        best = f"best {self.top[0].plan.step_time_s:.4g} s" if self.top else "none fits"
+        return f"Search({self.plans_total:,} plans, {self.plans_legal:,} legal, {self.plans_fitting:,} fit, {best})"
 
     @property
     def plans_total(self) -> int:
