@@ -32,7 +32,7 @@ def search_table(found: Search) -> RenderableType:
     for one in found.top:
         told = one.to_dict(tuple(names))
         table.add_row(
-            *(plain_words(told["varied"][name]) for name in names),
+            *(word(told["varied"][name]) for name in names),
             seconds(one.plan.step_time_s),
             f"{seconds(one.answer.low_s)}-{seconds(one.answer.high_s)}",
             gibibytes(one.plan.peak_bytes),
@@ -59,7 +59,7 @@ def fewest_table(tried: Sequence[Tried]) -> RenderableType:
         if one.found.top:
             best = one.found.top[0]
             names = tuple(axis.name for axis in one.found.space.axes)
-            told = ", ".join(f"{name} {plain_words(value)}" for name, value in best.to_dict(names)["varied"].items())
+            told = ", ".join(f"{name} {word(value)}" for name, value in best.to_dict(names)["varied"].items())
             row += [seconds(best.plan.step_time_s), gibibytes(best.plan.peak_bytes), told]
         table.add_row(*row)
     return table
@@ -81,8 +81,8 @@ def _slower(found: Search, one: Found) -> str:
     return ", ".join(f"{name} +{seconds(delta)}" for name, delta in terms)
 
 
-def plain_words(value: Any) -> str:
-    """A value of a field, lists with commas."""
+def word(value: Any) -> str:
+    """A value of a field as a cell of a table."""
     return ",".join(map(str, value)) or "none" if isinstance(value, list | tuple) else str(value)
 
 
@@ -95,7 +95,7 @@ def write_rows(path: Path, found: Search) -> None:
     for one in found.top:
         told = one.to_dict(names)
         row = {
-            name: plain_words(value) if isinstance(value, list | tuple) else value
+            name: word(value) if isinstance(value, list | tuple) else value
             for name, value in told["varied"].items()
         }
         row |= {name: told[name] for name in ("step_time_s", "low_s", "high_s", "peak_bytes")}

@@ -13,7 +13,7 @@ from moesim.report.estimate import NAMES, gibibytes, seconds
 from moesim.report.html import Column, Row, fragment
 from moesim.report.palette import SHORT_NAMES, TERM_COLOURS
 from moesim.report.scaling import scaling_table
-from moesim.report.search import RULES, TERMS, plain_words, search_table
+from moesim.report.search import RULES, TERMS, word, search_table
 from moesim.result import Estimate
 from moesim.studies.compare import Comparison
 from moesim.studies.scaling import Scaling
@@ -40,7 +40,7 @@ def _(found: Search) -> str:
     for one in found.top:
         varied = one.to_dict(tuple(names))["varied"]
         interval = f"{seconds(one.answer.low_s)} to {seconds(one.answer.high_s)}"
-        cells = [*(plain_words(varied[name]) for name in names), seconds(one.plan.step_time_s), interval]
+        cells = [*(word(varied[name]) for name in names), seconds(one.plan.step_time_s), interval]
         cells += [gibibytes(one.plan.peak_bytes), one.answer.binding["resource"], _slower(found, one)]
         rows.append(Row(cells, strong=one is found.top[0]))
     notes = [] if found.complete else [f"stopped after {found.plans_done:,} plans"]
