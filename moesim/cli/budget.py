@@ -23,7 +23,7 @@ def command(
     nodes: Annotated[
         str | None, typer.Option("--nodes", metavar="N,N,...", help="Compare these, at the same global batch.")
     ] = None,
-    price: Annotated[float | None, typer.Option("--price", min=0, help="Of a GPU for an hour.")] = None,
+    price: Annotated[str | None, typer.Option("--price", metavar="2.5/h", help="Of a GPU.")] = None,
     goodput: Annotated[
         float, typer.Option("--goodput", min=0.01, max=1, help="Share of the time that makes progress.")
     ] = 1.0,
@@ -36,12 +36,15 @@ def command(
     by = grammar.positive("--deadline", deadline, "time")
     counts = None if nodes is None else node_counts(nodes)
     grammar.writable(output=output)
+    costs = grammar.price(price)
+    if isinstance(costs, dict):
+        raise SpecError.single("--price", "", f"'{price}' is for several machines", "write for example --price 2.5/h")
     problem = grammar.changed_problem(scenario, model, cluster, changes)
 
     from moesim.report.scaling import budget_table
     from moesim.studies.budget import budget
 
-    found = budget(problem, count, counts, goodput, price, by)
+    found = budget(problem, count, counts, goodput, costs, by)
     grammar.deliver(found.to_dict(), budget_table(found), as_json, output)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import itertools
 import json
+import math
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -143,6 +144,24 @@ def positive(option: str, text: str | None, dimension: str) -> float | None:
     if value <= 0:
         raise SpecError.single(option, "", f"'{text}' is not more than zero")
     return value
+
+
+def price(text: str | None) -> float | dict[str, float] | None:
+    """Return the price of a GPU for an hour, ``2.5/h``, or that of each kind of node, ``hgx-h100=2/h,hgx-h200=3/h``."""
+    if text is None:
+        return None
+    found: dict[str, float] = {}
+    for part in text.split(","):
+        node, _, number = part.rpartition("=")
+        try:
+            value = float(number.strip().removesuffix("/h"))
+        except ValueError:
+            value = 0.0
+        if not 0 < value < math.inf or node.strip() in found or (not node and "," in text):
+            fix = "write 2.5/h, or hgx-h100=2.5/h,hgx-h200=3.5/h"
+            raise SpecError.single("--price", "", f"'{text}' is no price of a GPU for an hour", fix)
+        found[node.strip()] = value
+    return found.get("", found)
 
 
 def drawable(plot: Path | None) -> None:

@@ -28,6 +28,7 @@ import moesim.cli.kernel as kernel
 import moesim.cli.matrix as matrix
 import moesim.cli.memory_studies as memory_studies
 import moesim.cli.min_gpus as min_gpus
+import moesim.cli.pareto as pareto
 import moesim.cli.place as place
 import moesim.cli.report as report
 import moesim.cli.roofline as roofline
@@ -62,6 +63,7 @@ trace_model.register(trace.app)
 app.add_typer(trace.app, name="trace")
 app.command("matrix", help=matrix.HELP)(matrix.command)
 app.command("min-gpus", help=min_gpus.HELP)(min_gpus.command)
+app.command("pareto", help=pareto.HELP)(pareto.command)
 app.command("place", help=place.HELP)(place.command)
 app.command("recompute", help=memory_studies.RECOMPUTE_HELP)(memory_studies.recompute)
 app.command("report", help=report.HELP)(report.command)

@@ -2,19 +2,50 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from moesim.base.errors import SpecError
 from moesim.cli import grammar
 
+if TYPE_CHECKING:
+    from moesim.problem import Problem
+    from moesim.studies.search.answer import Search
+
 HELP = """Find the best layouts of a job: every legal combination, exactly.
 
 --vary takes fields of the strategy with their values, or auto for all that a field can have; what is left out stays as
 the scenario says or follows the defaults of its software. Without --vary degrees, schedules, layouts, recomputation and
-expert transports are varied. Ctrl-C prints what has been found.
+expert transports are varied. --vary cluster=hgx-h100:32,hgx-h200:16 searches each machine and ranks them together. Ctrl-C
+prints what has been found; with --checkpoint the same command goes on from there.
 """
+ENDINGS = (".json", ".csv", ".parquet", ".txt")
+
+PriceOption = Annotated[
+    str | None,
+    typer.Option("--price", metavar="2.5/h", help="Of a GPU, or NODE=2.5/h,NODE=3.5/h."),
+]
+WorkersOption = Annotated[int, typer.Option("--workers", metavar="N", help="Processes on this machine.")]
+SchedulerOption = Annotated[
+    str | None, typer.Option("--scheduler", metavar="tcp://HOST:PORT", help="Search on the workers of a Dask cluster.")
+]
+CheckpointOption = Annotated[
+    Path | None,
+    typer.Option("--checkpoint", metavar="FILE.jsonl", help="Note finished parts, and go on from those noted."),
+]
+
+
+@dataclass(frozen=True)
+class Means:
+    """Where a search runs, and what it keeps."""
+
+    workers: int
+    scheduler: str | None
+    checkpoint: Path | None
 
 
 def command(
@@ -24,29 +55,71 @@ def command(
     changes: grammar.SetOption = None,
     vary: grammar.SearchOption = None,
     top: Annotated[int, typer.Option("--top", metavar="N", help="How many plans to print.")] = 20,
-    objective: Annotated[str, typer.Option("--objective", help="step or memory.")] = "step",
+    objective: Annotated[str, typer.Option("--objective", help="step, memory or tokens-per-dollar.")] = "step",
     pareto: Annotated[
         str | None,
-        typer.Option("--pareto", metavar="step,memory", help="Every plan than which none is better in both."),
+        typer.Option("--pareto", metavar="step,memory", help="Every plan than which none is better in all."),
     ] = None,
+    price: PriceOption = None,
+    workers: WorkersOption = 1,
+    scheduler: SchedulerOption = None,
+    checkpoint: CheckpointOption = None,
     as_json: grammar.JsonOption = False,
     output: grammar.OutputOption = None,
 ) -> None:
     """Run the verb."""
-    if pareto is not None and {part.strip() for part in pareto.split(",")} != {"step", "memory"}:
-        raise SpecError.single("--pareto", "", f"'{pareto}' is no pair of objectives", "write --pareto step,memory")
-    if pareto is not None and objective != "step":
+    several = () if pareto is None else objectives("--pareto", pareto)
+    if several and objective != "step":
         raise SpecError.single("--objective", "", "does not go with --pareto", "leave one out")
-    grammar.suffixed(output, (".json", ".csv", ".parquet", ".txt"))
-    grammar.writable(output=output)
-    axes = grammar.axes(vary)
+    grammar.suffixed(output, ENDINGS)
+    grammar.writable(output=output, checkpoint=checkpoint)
     problem = grammar.changed_problem(scenario, model, cluster, changes)
+    found = searched(problem, vary, top, objective, several, price, Means(workers, scheduler, checkpoint))
+    deliver(found, as_json, output)
 
-    from moesim.report.search import search_table, shown_progress, write_rows
+
+def objectives(option: str, text: str) -> tuple[str, ...]:
+    """Return the objectives of a front."""
+    found = tuple(part.strip() for part in text.split(",") if part.strip())
+    if len(found) < 2:
+        raise SpecError.single(option, "", f"'{text}' is not several objectives", f"write {option} step,memory")
+    return found
+
+
+def searched(
+    problem: Problem,
+    vary: Sequence[str] | None,
+    top: int,
+    objective: str,
+    several: Sequence[str],
+    price: str | None,
+    means: Means,
+) -> Search:
+    """Search, with its progress on the terminal."""
+    axes, costs = grammar.axes(vary), grammar.price(price)
+
+    from moesim.report.search import shown_progress
     from moesim.studies.search.search import search
 
     with shown_progress() as show:
-        found = search(problem, axes, top, objective, pareto=pareto is not None, progress=show)
+        return search(
+            problem,
+            axes,
+            top,
+            objective,
+            pareto=several,
+            price=costs,
+            workers=means.workers,
+            scheduler=means.scheduler,
+            checkpoint=means.checkpoint,
+            progress=show,
+        )
+
+
+def deliver(found: Search, as_json: bool, output: Path | None) -> None:
+    """Print the best plans, or write them to a file."""
+    from moesim.report.search import search_table, write_rows
+
     if output is not None and output.suffix in (".csv", ".parquet"):
         write_rows(output, found)
         output = None

@@ -11,9 +11,11 @@ from typing import Any
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
 
+from moesim.base.errors import SpecError
+from moesim.base.files import write_atomically
 from moesim.report.estimate import gibibytes, seconds
 from moesim.studies.fewest import Tried
-from moesim.studies.search.search import Found, Progress, Search
+from moesim.studies.search.answer import Found, Progress, Search
 
 RULES = 12
 """Rules of refused plans that are listed."""
@@ -23,19 +25,23 @@ TERMS = 2
 
 def search_table(found: Search) -> RenderableType:
     """The best plans, why the others are slower, and what was refused."""
-    names = [axis.name for axis in found.space.axes if len(axis.values) > 1]
+    names = [name for name, values in found.axes.items() if len(values) > 1]
+    fields = tuple(axis.name for axis in found.space.axes)
+    priced = found.jobs[0].price is not None
     table = Table(title=_title(found), title_justify="left")
     for name in names:
         table.add_column(name, justify="right")
-    for column in ("step", "90 % interval", "GiB", "binding", "slower by"):
+    money = ("tokens/$",) if priced else ()
+    for column in ("step", "90 % interval", "GiB", *money, "binding", "slower by"):
         table.add_column(column, justify="left" if column in ("binding", "slower by") else "right")
     for one in found.top:
-        told = one.to_dict(tuple(names))
+        varied = one.to_dict(fields)["varied"]
         table.add_row(
-            *(word(told["varied"][name]) for name in names),
+            *(word(varied[name]) for name in names),
             seconds(one.plan.step_time_s),
             f"{seconds(one.answer.low_s)}-{seconds(one.answer.high_s)}",
             gibibytes(one.plan.peak_bytes),
+            *((f"{one.tokens_per_dollar:,.0f}",) if priced else ()),
             str(one.answer.binding["resource"]),
             _slower(found, one),
         )
@@ -67,6 +73,7 @@ def fewest_table(tried: Sequence[Tried]) -> RenderableType:
 
 def _title(found: Search) -> str:
     state = "" if found.complete else f"stopped after {found.plans_done:,}; "
+    state += f"{found.plans_resumed:,} done before; " if found.plans_resumed else ""
     return (
         f"{state}{found.plans_total:,} plans: {found.plans_legal:,} legal, {found.plans_fitting:,} fit, {found.runs:,} run; "
         f"{found.seconds:.1f} s, {found.plans_per_s:,.0f} plans/s"
@@ -95,16 +102,19 @@ def write_rows(path: Path, found: Search) -> None:
     for one in found.top:
         told = one.to_dict(names)
         row = {
-            name: word(value) if isinstance(value, list | tuple) else value
-            for name, value in told["varied"].items()
+            name: word(value) if isinstance(value, list | tuple) else value for name, value in told["varied"].items()
         }
-        row |= {name: told[name] for name in ("step_time_s", "low_s", "high_s", "peak_bytes")}
+        numbers = ("num_gpus", "step_time_s", "low_s", "high_s", "peak_bytes", "tokens_per_dollar")
+        row |= {name: told[name] for name in numbers if name in told}
         rows.append(row | {"binding": told["binding"]["resource"]})
     frame = pd.DataFrame(rows)
     if path.suffix == ".csv":
-        frame.to_csv(path, index=False)
-    else:
-        frame.to_parquet(path, index=False)
+        write_atomically(path, frame.to_csv(index=False))
+        return
+    try:
+        write_atomically(path, frame.to_parquet(index=False))
+    except ImportError:
+        raise SpecError.single("--out", str(path), "needs pyarrow", "pip install 'moesim[traces]'") from None
 
 
 @contextmanager
@@ -119,7 +129,7 @@ def shown_progress() -> Iterator[Callable[[Progress], None] | None]:
 
         def show(progress: Progress) -> None:
             counts, best = progress.counts, progress.best
-            rate = counts.done / progress.seconds
+            rate = (counts.done - progress.resumed) / progress.seconds
             told = f", best {seconds(best.step_time_s)}" if best else ""
             status.update(
                 f"{counts.done:,} of {progress.total:,} plans, {counts.legal:,} legal, {counts.fitting:,} fit, "

@@ -17,7 +17,7 @@ from moesim.report.search import RULES, TERMS, word, search_table
 from moesim.result import Estimate
 from moesim.studies.compare import Comparison
 from moesim.studies.scaling import Scaling
-from moesim.studies.search.search import Found, Search
+from moesim.studies.search.answer import Found, Search
 
 
 @singledispatch
@@ -34,14 +34,17 @@ def renderable(found: Any) -> RenderableType:
 
 @html.register
 def _(found: Search) -> str:
-    names = [axis.name for axis in found.space.axes if len(axis.values) > 1]
-    columns = [*map(Column, names), Column("step"), Column("90 % interval"), Column("GiB"), Column("binding", False)]
+    names = [name for name, values in found.axes.items() if len(values) > 1]
+    fields = tuple(axis.name for axis in found.space.axes)
+    priced = found.jobs[0].price is not None
+    columns = [*names, "step", "90 % interval", "GiB", *(["tokens/$"] if priced else [])]
     rows = []
     for one in found.top:
-        varied = one.to_dict(tuple(names))["varied"]
+        varied = one.to_dict(fields)["varied"]
         interval = f"{seconds(one.answer.low_s)} to {seconds(one.answer.high_s)}"
         cells = [*(word(varied[name]) for name in names), seconds(one.plan.step_time_s), interval]
-        cells += [gibibytes(one.plan.peak_bytes), one.answer.binding["resource"], _slower(found, one)]
+        cells += [gibibytes(one.plan.peak_bytes), *([f"{one.tokens_per_dollar:,.0f}"] if priced else [])]
+        cells += [one.answer.binding["resource"], _slower(found, one)]
         rows.append(Row(cells, strong=one is found.top[0]))
     notes = [] if found.complete else [f"stopped after {found.plans_done:,} plans"]
     refused = list(found.refused.items())
@@ -49,9 +52,8 @@ def _(found: Search) -> str:
     more = f"; {len(refused) - RULES} more rules {sum(count for _, count in refused[RULES:]):,}"
     notes += [f"Refused by: {listed}{more if len(refused) > RULES else ''}."] if refused else []
     title = f"{found.plans_total:,} plans: {found.plans_legal:,} legal, {found.plans_fitting:,} fit"
-    return fragment(
-        "table", title=title, columns=[*columns, Column("slower than the best by", False)], rows=rows, notes=notes
-    )
+    shown = [*map(Column, columns), Column("binding", False), Column("slower than the best by", False)]
+    return fragment("table", title=title, columns=shown, rows=rows, notes=notes)
 
 
 def _slower(found: Search, one: Found) -> str:

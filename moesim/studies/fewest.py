@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from moesim.problem import Problem
-from moesim.studies.search.search import Search, search
+from moesim.studies.search.answer import Search
+from moesim.studies.search.search import search
 from moesim.studies.search.space import Vary
 
 VARIED: Vary = dict.fromkeys(("tp", "pp", "ep", "micro_batch", "layout", "recompute"), "auto")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -21,6 +22,18 @@ Columns = dict[str, NDArray[np.float64]]
 Index = NDArray[np.int64]
 
 
+@dataclass(frozen=True, eq=False)
+class Region:
+    """A part of a space that can be walked by itself: some combinations of the degrees, with all that is not a degree.
+
+    It can be pickled. ``number``: its place in the order of the regions, the same in every run of the same search;
+    ``flat``: places of its combinations among all of the degrees. (n,)
+    """
+
+    number: int
+    flat: Index
+
+
 @dataclass(frozen=True)
 class Degrees:
     """A block of combinations of degrees. (n,)"""
@@ -33,17 +46,21 @@ class Degrees:
         return len(self.columns["tp"])
 
 
-def blocks(space: Space) -> Iterator[Degrees]:
+def regions(space: Space) -> Iterator[Region]:
     """All combinations of the degrees of a space, a block at a time."""
+    total = math.prod(len(axis.values) for axis in space.part(DEGREES))
+    for number, start in enumerate(range(0, total, BLOCK)):
+        yield Region(number, np.arange(start, min(start + BLOCK, total)))
+
+
+def degrees(space: Space, flat: Index) -> Degrees:
+    """Some combinations of the degrees of a space, by their places among all."""
     axes = {axis.name: np.array(axis.values, dtype=float) for axis in space.part(DEGREES)}
     lengths = [len(values) for values in axes.values()]
-    total = int(np.prod(lengths)) if lengths else 1
-    for start in range(0, total, BLOCK):
-        flat = np.arange(start, min(start + BLOCK, total))
-        places = np.unravel_index(flat, lengths) if lengths else ()
-        varied = {name: values[place] for (name, values), place in zip(axes.items(), places, strict=True)}
-        fixed = {name: np.full(len(flat), float(getattr(space.problem.strategy, name))) for name in DEGREES}
-        yield Degrees(fixed | varied)
+    places = np.unravel_index(flat, lengths) if lengths else ()
+    varied = {name: values[place] for (name, values), place in zip(axes.items(), places, strict=True)}
+    fixed = {name: np.full(len(flat), float(getattr(space.problem.strategy, name))) for name in DEGREES}
+    return Degrees(fixed | varied)
 
 
 class Defaults:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -19,6 +20,19 @@ FULL = 262_144
 
 MORE = 32
 """Plans that are run at a time while the best ones are not known for sure."""
+
+
+Rival = tuple[float, float]
+"""Step and peak of a plan that is known from elsewhere. [s, B]"""
+
+
+def rounded(value: float) -> float:
+    """A number without its last digits, which depend on what it was worked out together with."""
+    return float(f"{value:.12e}")
+
+
+def _nowhere(_: Strategy) -> tuple[int, ...]:
+    return ()
 
 
 @dataclass(frozen=True)
@@ -85,6 +99,8 @@ class Pool:
     front: bool = False
     best: list[Plan] = field(default_factory=list)
     runs: int = 0
+    rivals: tuple[Rival, ...] = ()
+    place: Callable[[Strategy], tuple[int, ...]] = _nowhere
     _waiting: list[Batch] = field(default_factory=list)
     size: int = 0
 
@@ -156,9 +172,9 @@ class Pool:
         self._waiting = [one for place, one in enumerate(self._waiting) if place not in set(rough)] + closer
         return bool(rough)
 
-    def _key(self, plan: Plan) -> tuple[float, float]:
-        pair = (plan.step_time_s, plan.peak_bytes)
-        return pair if self.objective == "step" else pair[::-1]
+    def _key(self, plan: Plan) -> tuple[tuple[float, ...], tuple[int, ...]]:
+        pair = (rounded(plan.step_time_s), rounded(plan.peak_bytes))
+        return pair if self.objective == "step" else pair[::-1], self.place(plan.strategy)
 
     def _ranked(self) -> list[Plan]:
         once = {plan.strategy: plan for plan in self.best}  # a run that was stopped may have been begun again
@@ -166,27 +182,21 @@ class Pool:
         if not self.front:
             return ranked[: self.top]
         kept: list[Plan] = []
-        for plan in sorted(ranked, key=lambda one: (one.step_time_s, one.peak_bytes)):
-            if not kept or plan.peak_bytes < kept[-1].peak_bytes:
+        for plan in ranked:
+            if not kept or rounded(plan.peak_bytes) < rounded(kept[-1].peak_bytes):
                 kept.append(plan)
         return kept
 
     def may(self, bounds: Array, peaks: Array) -> NDArray[np.bool_]:
         """Which plans may be among the best, from their bounds and peaks."""
-        if self.front:
-            may = np.ones(len(bounds), dtype=bool)
-            for plan in self.best:
-                may &= (
-                    (bounds <= plan.step_time_s) & (peaks <= plan.peak_bytes)
-                    | (peaks < plan.peak_bytes)
-                    | (bounds < plan.step_time_s)
-                )
-            return may
-        if len(self.best) < self.top:
-            return np.ones(len(bounds), dtype=bool)
-        last = self.best[-1]
-        if self.objective == "step":
-            return np.asarray(bounds <= last.step_time_s)
-        slack = 1e-9 * last.peak_bytes  # the same peak in another order of additions
-        smaller, alike = peaks < last.peak_bytes - slack, peaks <= last.peak_bytes + slack
-        return np.asarray(smaller | (alike & (bounds <= last.step_time_s)))
+        may = np.ones(len(bounds), dtype=bool)
+        known = self.best if self.front else self.best[self.top - 1 :]
+        for step, peak in [*self.rivals, *((plan.step_time_s, plan.peak_bytes) for plan in known)]:
+            if self.front:
+                may &= (bounds <= step) & (peaks <= peak) | (peaks < peak) | (bounds < step)
+            elif self.objective == "step":
+                may &= bounds <= step
+            else:
+                slack = 1e-9 * peak  # the same peak in another order of additions
+                may &= (peaks < peak - slack) | ((peaks <= peak + slack) & (bounds <= step))
+        return may

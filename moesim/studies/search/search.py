@@ -3,117 +3,26 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import replace
+from os import PathLike
+from pathlib import Path
 
-from moesim.base.display import Shown
-from moesim.base.errors import SpecError, did_you_mean
+from moesim.base.errors import Collector
 from moesim.estimator import estimate
 from moesim.problem import Problem
-from moesim.reading import plain_strategy
-from moesim.result import Estimate
-from moesim.studies.search.pool import Plan, Pool
-from moesim.studies.search.space import Space, Vary, space
-from moesim.studies.search.walk import Counts, Walk
+from moesim.studies.search.answer import Found, Progress, Search
+from moesim.studies.search.checkpoint import Checkpoint, head
+from moesim.studies.search.jobs import Job, Price, jobs
+from moesim.studies.search.pool import Plan
+from moesim.studies.search.ranking import Aim, Ranked, Ranking, aim
+from moesim.studies.search.space import Vary
+from moesim.studies.search.spread import on_cluster, on_cores
+from moesim.studies.search.tasks import Done, Part, Task, Worker, parts, whole
+from moesim.studies.search.walk import Counts
 
-OBJECTIVES = ("step", "memory")
-"""What may be least: seconds a step, or bytes of the largest rank."""
-
-
-@dataclass(frozen=True)
-class Found:
-    """One of the best plans, with its estimate."""
-
-    plan: Plan
-    answer: Estimate
-
-    def to_dict(self, names: tuple[str, ...]) -> dict[str, Any]:
-        """Plain values in SI units; ``names``: the fields that were varied."""
-        answer = self.answer
-        return {
-            "strategy": plain_strategy(self.plan.strategy),
-            "varied": {name: plain_strategy(self.plan.strategy)[name] for name in names},
-            "step_time_s": self.plan.step_time_s,
-            "low_s": answer.low_s,
-            "high_s": answer.high_s,
-            "peak_bytes": self.plan.peak_bytes,
-            "binding": answer.binding,
-        }
-
-
-@dataclass(frozen=True, repr=False)
-class Search(Shown):
-    """The answer of a search.
-
-    ``refused``: plans by the first rule that refuses them. ``runs``: plans that were run exactly. ``seconds`` of the walk
-    and these runs, without the estimates of the best. ``complete``: whether it went through the whole space.
-    """
-
-    space: Space
-    objective: str
-    plans_legal: int
-    plans_fitting: int
-    refused: Mapping[str, int]
-    plans_done: int
-    runs: int
-    seconds: float
-    complete: bool
-    top: tuple[Found, ...]
-
-    def __repr__(self) -> str:
-        best = f"best {self.top[0].plan.step_time_s:.4g} s" if self.top else "none fits"
-        return f"Search({self.plans_total:,} plans, {self.plans_legal:,} legal, {self.plans_fitting:,} fit, {best})"
-
-    @property
-    def plans_total(self) -> int:
-        """Combinations of the space."""
-        return self.space.size
-
-    @property
-    def plans_per_s(self) -> float:
-        """Combinations a second. [1/s]"""
-        return self.plans_done / self.seconds
-
-    def loses_by(self, found: Found) -> dict[str, float]:
-        """What a plan takes longer than the best one, by term, the largest first; they and what it saves add up. [s]"""
-        best = self.top[0].answer.breakdown_s
-        own = found.answer.breakdown_s
-        deltas = {name: own.get(name, 0.0) - best.get(name, 0.0) for name in {**best, **own}}
-        return dict(sorted(deltas.items(), key=lambda one: -one[1]))
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values in SI units."""
-        names = tuple(axis.name for axis in self.space.axes)
-        top = [found.to_dict(names) | {"slower_s": self.loses_by(found)} for found in self.top]
-        return {
-            "plans_total": self.plans_total,
-            "plans_done": self.plans_done,
-            "plans_legal": self.plans_legal,
-            "plans_fitting": self.plans_fitting,
-            "plans_run": self.runs,
-            "seconds": self.seconds,
-            "plans_per_s": self.plans_per_s,
-            "complete": self.complete,
-            "objective": self.objective,
-            "axes": {axis.name: [_plain(value) for value in axis.values] for axis in self.space.axes},
-            "refused": dict(self.refused),
-            "top": top,
-        }
-
-
-def _plain(value: Any) -> Any:
-    return list(value) if isinstance(value, tuple) else value
-
-
-@dataclass(frozen=True)
-class Progress:
-    """Where a search stands."""
-
-    total: int
-    counts: Counts
-    best: Plan | None
-    seconds: float
+Show = Callable[[Progress], None]
 
 
 def search(
@@ -122,8 +31,12 @@ def search(
     top: int = 20,
     objective: str = "step",
     *,
-    pareto: bool = False,
-    progress: Callable[[Progress], None] | None = None,
+    pareto: Sequence[str] = (),
+    price: Price | None = None,
+    workers: int = 1,
+    scheduler: str | None = None,
+    checkpoint: str | PathLike[str] | None = None,
+    progress: Show | None = None,
 ) -> Search:
     """Find the best of all legal plans that fit.
 
@@ -133,13 +46,23 @@ def search(
         The job; fields that are not varied stay as its scenario says, or follow the defaults of its software.
     vary
         Values of each field, or ``auto`` for all that it can have. Left out: degrees, schedules, layouts, recomputation
-        and expert transports, all ``auto``.
+        and expert transports, all ``auto``. ``cluster`` (or ``cluster.node``, ``cluster.count``) is a list of machines.
     top
         How many plans to return.
     objective
-        ``step`` for the shortest step, ``memory`` for the smallest peak.
+        ``step`` for the shortest step, ``memory`` for the smallest peak, ``tokens-per-dollar`` for the most tokens for
+        the money, which on one machine is the shortest step.
     pareto
-        Return every plan than which no other one is better in step and memory instead, the shortest step first.
+        Two or three objectives: return every plan than which no other one is better in all of them instead, in the order
+        of the first.
+    price
+        Of a GPU for an hour: one, or one for each kind of node. [currency]
+    workers
+        Processes. The answer does not depend on their number.
+    scheduler
+        Address of a Dask scheduler, to search on its workers instead.
+    checkpoint
+        File of finished parts. A search that finds it there goes on from it.
     progress
         Called now and then. A ``KeyboardInterrupt`` ends the search with what it has found.
 
@@ -148,32 +71,133 @@ def search(
     SpecError
         With one issue for each field or value that does not exist.
     """
-    if objective not in OBJECTIVES:
-        raise SpecError.single("--objective", "", f"'{objective}' is no objective", did_you_mean(objective, OBJECTIVES))
-    if top < 1:
-        raise SpecError.single("--top", "", f"{top} plans are none", "write for example --top 20")
+    _check(problem, workers, scheduler)
+    found = jobs(problem, vary, price)
+    wanted = aim(found, pareto or (objective,), top, "--pareto" if pareto else "--objective")
+    apart = workers > 1 or scheduler is not None
+    split = parts if apart or checkpoint is not None else whole
+    with ExitStack() as stack:
+        run = _Run(found, wanted, split(found), progress)
+        if checkpoint is not None:
+            run.keep(stack.enter_context(closing(Checkpoint(Path(checkpoint), head(found, wanted, run.parts)))))
+        tasks = run.tasks()
+        if scheduler is not None:
+            ended = on_cluster(found, tasks, scheduler)
+        elif workers > 1:
+            ended = on_cores(found, tasks, workers)
+        else:
+            ended = run.here(tasks)
+        complete = run.gather(stack.enter_context(closing(ended)))
+    return run.answer(complete)
+
+
+def _check(problem: Problem, workers: int, scheduler: str | None) -> None:
+    problems = Collector()
     if problem.slow is not None:
-        raise SpecError.single("--fault", "", "a fault is priced with one strategy", "search without it")
-    started = time.perf_counter()
-    walked = space(problem, vary)
-    pool = Pool(problem, top, objective, pareto)
-    walk = Walk(walked, pool)
+        problems.add("--fault", "", "a fault is priced with one strategy", "search without it")
+    if workers < 1:
+        problems.add("--workers", "", f"{workers} processes are none", "write for example --workers 4")
+    if workers > 1 and scheduler is not None:
+        problems.add("--workers", "", "does not go with --scheduler", "its workers are those of the cluster")
+    problems.raise_if_any()
 
-    def told() -> None:
-        if progress is not None:
-            best = pool.best[0] if pool.best else None
-            progress(Progress(walked.size, walk.counts, best, time.perf_counter() - started))
 
-    complete = True
-    try:
-        walk.run(told)
-    except KeyboardInterrupt:
-        complete = False
-        pool.run(max(top, 1))
-    seconds = time.perf_counter() - started
-    counts = walk.counts
-    ranked = dict(counts.refused.most_common())
-    best = tuple(Found(plan, estimate(problem, plan.strategy)) for plan in pool.best)
-    return Search(
-        walked, objective, counts.legal, counts.fitting, ranked, counts.done, pool.runs, seconds, complete, best
+class _Run:
+    """A search under way."""
+
+    def __init__(
+        self, jobs: tuple[Job, ...], aim: Aim, split: tuple[list[Part], list[Done]], progress: Show | None
+    ) -> None:
+        self.parts, known = split
+        self._jobs, self._aim, self._progress = jobs, aim, progress
+        self._ranking = Ranking(jobs, aim)
+        self._counts, self._runs, self._resumed = Counts(), 0, 0
+        self._checkpoint: Checkpoint | None = None
+        self._finished: set[str] = set()
+        self._started = time.perf_counter()
+        for one in known:
+            self._add(one)
+
+    def keep(self, checkpoint: Checkpoint) -> None:
+        """Take in what is finished, and note what will be."""
+        self._checkpoint = checkpoint
+        for one in checkpoint.finished.values():
+            self._add(one)
+            self._resumed += one.done
+            self._finished.add(one.name)
+
+    def tasks(self) -> Iterator[Task]:
+        """What is left to do, each task with what is the best when it is begun."""
+        for name, number, region in self.parts:
+            if name not in self._finished:
+                yield Task(name, number, region, self._aim, self._ranking.rivals(number))
+
+    def here(self, tasks: Iterator[Task]) -> Generator[Done]:
+        """Work on tasks in this process."""
+        worker = Worker(self._jobs)
+        for task in tasks:
+            done = worker.work(task, self._told)
+            yield done
+            if not done.complete:
+                return
+
+    def gather(self, ended: Iterator[Done]) -> bool:
+        """Take in what ends, and say whether all did."""
+        try:
+            for done in ended:
+                if done.complete and self._checkpoint is not None:
+                    self._checkpoint.add(done)  # before its plans are rivals of others
+                self._add(done)
+                if not done.complete:
+                    return False
+                self._told(Counts(), None)
+        except KeyboardInterrupt:
+            return False
+        return True
+
+    def _add(self, done: Done) -> None:
+        self._counts = _sum(self._counts, Counts(done.done, done.legal, done.fitting, done.refused))
+        self._runs += done.runs
+        self._ranking.take(done.number, done.plans)
+
+    def _told(self, counts: Counts, best: Plan | None) -> None:
+        if self._progress is not None:
+            known = self._ranking.best
+            shown = known[0].plan if known else best
+            total = sum(job.space.size for job in self._jobs)
+            seconds = time.perf_counter() - self._started
+            self._progress(Progress(total, _sum(self._counts, counts), shown, seconds, self._resumed))
+
+    def answer(self, complete: bool) -> Search:
+        """What was found, with an estimate of each of the best."""
+        seconds = time.perf_counter() - self._started
+        counts, told = self._counts, {}
+        for one in self._ranking.best:
+            job = self._jobs[one.number]
+            answer = estimate(job.problem, one.plan.strategy)
+            plan = replace(one.plan, step_time_s=answer.step_time_s, peak_bytes=answer.memory.peak_bytes)
+            told[Ranked(one.number, plan)] = Found(plan, answer, job)
+        refused = dict(sorted(counts.refused.items(), key=lambda entry: (-entry[1], entry[0])))
+        best = tuple(told[one] for one in self._ranking.sorted(told))
+        return Search(
+            self._jobs,
+            self._aim,
+            counts.legal,
+            counts.fitting,
+            refused,
+            counts.done,
+            self._resumed,
+            self._runs,
+            seconds,
+            complete,
+            best,
+        )
+
+
+def _sum(one: Counts, other: Counts) -> Counts:
+    return Counts(
+        one.done + other.done,
+        one.legal + other.legal,
+        one.fitting + other.fitting,
+        one.refused + other.refused,
     )

@@ -19,7 +19,7 @@ from moesim.timeline.schedules import schedules
 from moesim.workload.precision import recipes
 from moesim.workload.recompute import policies
 from moesim.workload.stages import COUNT_ENDS, EVEN, FIRST_LARGER, place_layers
-from moesim.workload.strategy import DEGREES, FIELDS, FLAGS
+from moesim.workload.strategy import DEGREES, FIELDS, FLAGS, Strategy
 
 SHAPE = ("pp", "vpp", "schedule", "layout")
 """Fields that make the shape of a pipeline."""
@@ -51,6 +51,10 @@ class Space:
     def size(self) -> int:
         """Number of combinations."""
         return math.prod(len(axis.values) for axis in self.axes)
+
+    def place(self, strategy: Strategy) -> tuple[int, ...]:
+        """Where a strategy stands in the order of the combinations."""
+        return tuple(axis.values.index(getattr(strategy, axis.name)) for axis in self.axes)
 
     def part(self, names: Sequence[str]) -> tuple[Axis, ...]:
         """The axes among some names."""

@@ -18,7 +18,7 @@ from moesim.studies.search.bounds import step_bounds
 from moesim.studies.search.frames import Frame, frame
 from moesim.studies.search.holding import Holdings
 from moesim.studies.search.legality import Mask, Memory, Part, Standing, standing, with_methods
-from moesim.studies.search.parts import Defaults, Degrees, blocks
+from moesim.studies.search.parts import Defaults, Degrees, Region, degrees, regions
 from moesim.studies.search.peaks import peak_bytes
 from moesim.studies.search.pool import Batch, Pool
 from moesim.studies.search.refine import least_times
@@ -58,7 +58,14 @@ class _Case:
 
 
 class Walk:
-    """One search. Counts and the pool are right at any time, so that it can be stopped."""
+    """One search. Counts and the pool are right at any time, so that it can be stopped.
+
+    :meth:`run` walks through all :meth:`parts` one after another. Parts are independent: a process that has its own walk
+    of the same space can :meth:`run_part` any of them in any order, and then ``pool.finish()``. Counts of the parts
+    and of :meth:`parts` itself (what no part has to look at) add up to those of the whole, and the best of the bests is
+    the best. A pool that knows good plans already (``pool.best``) leaves out more; counts of what is left out
+    depend on it, those of legal and refused plans do not.
+    """
 
     def __init__(self, space: Space, pool: Pool) -> None:
         self.space, self.pool, self.counts = space, pool, Counts()
@@ -66,19 +73,27 @@ class Walk:
         self.capacity = float(space.problem.machine.gpu.memory_capacity)
         self.kinds, self.holdings = StageKinds(space.problem), Holdings()
         self.names = tuple(axis.name for axis in space.methods)
+        self._looked = time.monotonic()
 
     def run(self, told: Callable[[], None]) -> None:
         """Walk through the space; ``told`` is called now and then."""
-        looked = time.monotonic()
-        for degrees in blocks(self.space):
-            block = _Block(self, degrees, told)
-            for methods in _choices(self.space.methods):
-                block.walk(methods)
-                first = not self.pool.best and self.pool.size > ENOUGH * self.pool.top
-                if first or time.monotonic() - looked > LOOK:
-                    self.pool.run(self.pool.top)
-                    looked = time.monotonic()
+        for part in self.parts():
+            self.run_part(part, told)
         self.pool.finish()
+
+    def parts(self) -> Iterator[Region]:
+        """Independent parts of the space, the most promising first; they can be pickled."""
+        yield from regions(self.space)
+
+    def run_part(self, part: Region, told: Callable[[], None] = lambda: None) -> None:
+        """Walk through a part: count what it has, and leave with the pool what may be among the best."""
+        block = _Block(self, degrees(self.space, part.flat), told)
+        for methods in _choices(self.space.methods):
+            block.walk(methods)
+            first = not self.pool.best and self.pool.size > ENOUGH * self.pool.top
+            if first or time.monotonic() - self._looked > LOOK:
+                self.pool.run(self.pool.top)
+                self._looked = time.monotonic()
 
 
 def _choices(axes: tuple[Axis, ...]) -> Iterator[dict[str, Any]]:
