@@ -9,6 +9,8 @@ if TYPE_CHECKING:
     from moesim.problem import Problem, from_names, load
     from moesim.result import Estimate, Timeline
     from moesim.studies.search.search import search
+    from moesim.studies.sweep import sweep
+    from moesim.studies.whatif import whatif
     from moesim.workload.strategy import Strategy
 
 from moesim.base.display import bind
@@ -32,6 +34,8 @@ _HOMES = {
     "from_names": "moesim.problem",
     "load": "moesim.problem",
     "search": "moesim.studies.search.search",
+    "sweep": "moesim.studies.sweep",
+    "whatif": "moesim.studies.whatif",
 }
 __all__ = [
     "Estimate",
@@ -45,6 +49,8 @@ __all__ = [
     "from_names",
     "load",
     "search",
+    "sweep",
+    "whatif",
 ]
 
 

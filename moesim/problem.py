@@ -15,6 +15,7 @@ from moesim.cost.machine import Machine
 from moesim.cost.plan import Plan
 from moesim.cost.slow import Slow
 from moesim.rules import Candidate
+from moesim.spec.factors import without_factors
 from moesim.spec.load import ScenarioSpecs, load_scenario, load_specs, scenario_from_names
 from moesim.spec.overrides import HARDWARE_PREFIXES, with_overrides
 from moesim.spec.scenario import STRATEGY_FIELDS, MeasuredSpec, ScenarioSpec
@@ -126,10 +127,12 @@ class Problem:
     def with_changes(self, changes: Mapping[str, Any], where: str = "--set") -> Problem:
         """Return the problem of the changed scenario; ``{"ep": 16, "cluster.count": 64}``.
 
+        A number of the hardware or software may be a factor on the one in use: ``{"gpu.memory_bandwidth": "x1.2"}``.
         What was measured stays beside it while the run is the same: where only fields that nobody gave, or numbers of
         the machine, are set.
         """
-        changed = resolve(with_overrides(self.scenario, changes, where))
+        absolute = without_factors(changes, self.machine.provenance, where)
+        changed = resolve(with_overrides(self.scenario, absolute, where))
         firsts = {path.partition(".")[0] for path in changes if f"strategy.{path.split('.')[-1]}" not in self.assumed}
         same_run = self.measured is not None and firsts <= {*HARDWARE_PREFIXES, "overrides", "calibrations"}
         return changed if same_run or "measured" in firsts else replace(changed, measured=None)

@@ -24,10 +24,7 @@ def command(
     cluster: grammar.ClusterOption = None,
     changes: grammar.SetOption = None,
     vary: grammar.VaryOption = None,
-    reoptimise: Annotated[
-        str | None,
-        typer.Option("--reoptimise", metavar="FIELD,...", help="Fields to search for each column, such as tp,pp,ep."),
-    ] = None,
+    reoptimise: grammar.ReoptimiseOption = None,
     as_json: grammar.JsonOption = False,
     output: grammar.OutputOption = None,
 ) -> None:
@@ -47,9 +44,5 @@ def command(
     from moesim.report.compare import comparison_table
     from moesim.studies.compare import comparison
 
-    found = comparison(problems, variants, reoptimise=_fields(reoptimise))
+    found = comparison(problems, variants, reoptimise=grammar.field_names(reoptimise))
     grammar.deliver(found.to_dict(), comparison_table(found), as_json, output)
-
-
-def _fields(text: str | None) -> list[str]:
-    return [name.removeprefix("strategy.") for name in grammar.values(text or "")]

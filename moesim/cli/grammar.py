@@ -51,6 +51,10 @@ CalibrationsOption = Annotated[
 ModelsOption = Annotated[
     Path | None, typer.Option("--models", metavar="DIR", help="A folder with models of your own, MODEL.yaml each.")
 ]
+ReoptimiseOption = Annotated[
+    str | None,
+    typer.Option("--reoptimise", metavar="FIELD,...", help="Fields to search for each column, such as tp,pp,ep."),
+]
 OverlayOption = Annotated[Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write the overlay here.")]
 
 
@@ -94,12 +98,17 @@ def assignments(options: Sequence[str] | None, option: str) -> dict[str, str]:
         path, equals, value = text.partition("=")
         if not equals or not path or not value:
             problems.add(f"{option} {text}", "", "is not PATH=VALUE", f"write for example {option} ep=16")
-        elif path in found:
-            problems.add(f"{option} {path}", "", "is given twice", "give each path once")
+        elif path.strip() in found:
+            problems.add(f"{option} {path.strip()}", "", "is given twice", "give each path once")
         else:
             found[path.strip()] = value.strip()
     problems.raise_if_any()
     return found
+
+
+def field_names(text: str | None) -> list[str]:
+    """Return the strategy fields of a list with commas."""
+    return [name.removeprefix("strategy.") for name in values(text or "")]
 
 
 def variants(options: Sequence[str] | None) -> list[dict[str, str]]:

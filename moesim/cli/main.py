@@ -37,9 +37,11 @@ import moesim.cli.schedule as schedule
 import moesim.cli.search as search
 import moesim.cli.sensitivity as sensitivity
 import moesim.cli.specs as specs
+import moesim.cli.sweep as sweep
 import moesim.cli.trace as trace
 import moesim.cli.trace_model as trace_model
 import moesim.cli.validate as validate
+import moesim.cli.whatif as whatif
 from moesim.base.errors import SpecError
 
 app = typer.Typer(
@@ -72,7 +74,9 @@ app.command("schedule", help=schedule.HELP)(schedule.command)
 app.command("search", help=search.HELP)(search.command)
 app.command("sensitivity", help=sensitivity.HELP)(sensitivity.command)
 app.command("specs", help=specs.HELP)(specs.command)
+app.command("sweep", help=sweep.HELP)(sweep.command)
 app.command("validate", help=validate.HELP)(validate.command)
+app.command("whatif", help=whatif.HELP)(whatif.command)
 app.command("roofline", help=roofline.HELP)(roofline.command)
 app.command("collective", help=collective.HELP)(collective.command)
 kernel_app = typer.Typer(help=kernel.HELP, no_args_is_help=True, rich_markup_mode=None)

@@ -25,10 +25,11 @@ def fault_table(found: Faulted, before: Estimate, after: Estimate) -> Renderable
     ranks = ", ".join(map(str, found.stages)) or "none"
     slower = after.step_time_s / before.step_time_s - 1
     verdict = f"{slower:+.2%} of the step; slower pipeline ranks: {ranks}"
-    return Group(table, Text(verdict, style="bold"), *([_groups(found)] if found.effects else []))
+    return Group(table, Text(verdict, style="bold"), *([groups_table(found)] if found.effects else []))
 
 
-def _groups(found: Faulted) -> Table:
+def groups_table(found: Faulted) -> Table:
+    """A row an axis: what its groups lose, and which."""
     table = Table(title="groups, all of an axis at once", title_justify="left")
     for name in ("axis", "pattern"):
         table.add_column(name, no_wrap=True)

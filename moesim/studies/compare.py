@@ -70,6 +70,7 @@ def comparison(
     variants: Sequence[Mapping[str, str]],
     include_base: bool = True,
     reoptimise: Sequence[str] = (),
+    where: str = "--vary",
 ) -> Comparison:
     """Estimate every problem as it is and under every variant.
 
@@ -84,6 +85,8 @@ def comparison(
     reoptimise
         Fields of the strategy that are searched for each case, those that it changes left out: each stands there with
         its own best.
+    where
+        Option that the variants came from, for messages.
 
     Raises
     ------
@@ -99,7 +102,7 @@ def comparison(
             told = ", ".join(f"{path.removeprefix('strategy.')}={value}" for path, value in changes.items())
             column = " ".join(part for part in (name if len(problems) > 1 or not told else "", told) if part)
             try:
-                changed = with_changes(problem, changes, "--vary") if changes else problem
+                changed = with_changes(problem, changes, where) if changes else problem
                 answer = _best(changed, [one for one in reoptimise if one not in _fields(changes)])
             except SpecError as error:
                 issues += list(error.issues)
@@ -108,7 +111,7 @@ def comparison(
                 layout = {one: answer.strategy[one] for one in reoptimise}
                 cases.append(Case(column, answer, layout=layout))
     if sum(case.answer is not None for case in cases) < 2:
-        raise SpecError(issues)
+        raise SpecError(dict.fromkeys(issues))
     return Comparison(tuple(cases))
 
 

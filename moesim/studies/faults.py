@@ -109,7 +109,7 @@ def faulted(problem: Problem, fault: str) -> Faulted:
     return Faulted(fault, replace(problem, slow=slow if hit else None), effects, tuple(hit))
 
 
-def with_changes(problem: Problem, changes: Mapping[str, str], where: str) -> Problem:
+def with_changes(problem: Problem, changes: Mapping[str, Any], where: str) -> Problem:
     """Return the changed problem; the path ``fault`` names a fault, which comes last."""
     others = {path: value for path, value in changes.items() if path != PATH}
     changed = problem.with_changes(others, where) if others else problem

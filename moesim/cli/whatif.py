@@ -1,0 +1,62 @@
+"""``moesim whatif``: a job with something changed or broken, beside the job as it stands."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from moesim.base.errors import Collector, SpecError
+from moesim.cli import grammar
+
+HELP = """Set a job with something changed or broken beside the job as it stands, term by term.
+
+Each --change and each --fault is a column; where they touch different things, a last column has all of them. A change
+takes paths as --set does, several with semicolons between ("ep=16; tp=1"), and numbers of the hardware and software also
+by a factor: nic.bandwidth=x0.5. For lists of values moesim sweep ranks them.
+"""
+
+
+def command(
+    scenario: grammar.Scenario = None,
+    model: grammar.ModelOption = None,
+    cluster: grammar.ClusterOption = None,
+    changes: grammar.SetOption = None,
+    change: Annotated[
+        list[str] | None,
+        typer.Option("--change", metavar="PATH=VALUE[; ...]", help="What to change; may be repeated."),
+    ] = None,
+    fault: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--fault",
+            metavar="KIND:TARGET",
+            help="nic:node3.rail5, rail:5, switch:spine0, link:A-B, degrade:spine=0.5 or slow:node3=0.8.",
+        ),
+    ] = None,
+    reoptimise: grammar.ReoptimiseOption = None,
+    as_json: grammar.JsonOption = False,
+    output: grammar.OutputOption = None,
+) -> None:
+    """Run the verb."""
+    variants = _changes(change)
+    grammar.writable(output=output)
+    problem = grammar.changed_problem(scenario, model, cluster, changes)
+
+    from moesim.report.whatif import whatif_table
+    from moesim.studies.whatif import whatif
+
+    found = whatif(problem, variants, fault or (), grammar.field_names(reoptimise))
+    grammar.deliver(found.to_dict(), whatif_table(found), as_json, output)
+
+
+def _changes(options: list[str] | None) -> list[dict[str, str]]:
+    """Each option as a mapping; one issue for each that is none."""
+    found, problems = [], Collector()
+    for text in options or ():
+        try:
+            found.append(grammar.assignments(text.split(";"), "--change"))
+        except SpecError as error:
+            problems.extend(error.issues)
+    problems.raise_if_any()
+    return found
