@@ -19,7 +19,7 @@ __version__ = "0.1.0"
 
 bind("Estimate", "moesim.report.estimate_html")
 bind("Timeline", "moesim.report.timeline_html")
-for study in ("Comparison", "Scaling", "Search"):
+for study in ("Comparison", "Scaling", "Search", "Sweep", "WhatIf"):
     bind(study, "moesim.report.studies_html")
 
 _HOMES = {

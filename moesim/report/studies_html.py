@@ -13,11 +13,19 @@ from moesim.report.estimate import NAMES, gibibytes, seconds
 from moesim.report.html import Column, Row, fragment
 from moesim.report.palette import SHORT_NAMES, TERM_COLOURS
 from moesim.report.scaling import scaling_table
-from moesim.report.search import RULES, TERMS, word, search_table
+from moesim.report.search import RULES, TERMS, search_table, word
+from moesim.report.sweep import short_names, sweep_table, verdict
+from moesim.report.whatif import whatif_table
 from moesim.result import Estimate
 from moesim.studies.compare import Comparison
 from moesim.studies.scaling import Scaling
 from moesim.studies.search.answer import Found, Search
+from moesim.studies.sweep import Row as Tried
+from moesim.studies.sweep import Sweep, exposed_share
+from moesim.studies.whatif import WhatIf
+
+ROWS = 20
+"""Rows of a sweep that are shown."""
 
 
 @singledispatch
@@ -142,6 +150,52 @@ def _(found: Scaling) -> str:
     notes = [*refused, "Efficiency: tokens/s per GPU against the first row."]
     shown: Sequence[Column] = [*map(Column, columns), Column("binding", False)]
     return fragment("table", title=f"Scaling at {kept}", columns=shown, rows=rows, notes=notes)
+
+
+@html.register
+def _(found: Sweep) -> str:
+    names = short_names(tuple(found.axes))
+    rows = []
+    for row in found.rows[:ROWS]:
+        answer = row.answer
+        if answer is None:
+            continue
+        cells = [*(word(value) for value in row.case.values()), seconds(answer.step_time_s)]
+        cells += [f"{answer.tokens_per_s_per_gpu:,.0f}", f"{answer.mfu:.1%}", f"{exposed_share(answer):.1%}"]
+        cells += [gibibytes(answer.memory.peak_bytes), answer.binding["resource"], _losing(found, row)]
+        rows.append(Row(cells, strong=row is found.best))
+    states = [row.state for row in found.rows]
+    counts = ", ".join(f"{states.count(state):,} {state}" for state in dict.fromkeys(states))
+    notes = [verdict(curve) for curve in found.curves]
+    notes += [f"The best {ROWS} of them."] if len(rows) == ROWS else []
+    columns = [*map(Column, (*names, "step", "tokens/s per GPU", "MFU", "exposed", "GiB"))]
+    columns += [Column("binding", False), Column("loses by", False)]
+    title = f"{found.total:,} combinations: {counts}"
+    return fragment("table", title=title, columns=columns, rows=rows, notes=notes)
+
+
+def _losing(found: Sweep, row: Tried) -> str:
+    if not row.fits:
+        return "DOES NOT FIT"
+    return ", ".join(f"{SHORT_NAMES[name]} {change(value)}" for name, value in found.largest(row))
+
+
+@html.register
+def _(found: WhatIf) -> str:
+    if found.interaction_s is None:
+        return html(found.comparison)
+    told = f"All at once: {change(found.interaction_s)} beside the sum of the changes."
+    return html(found.comparison) + fragment("table", title=told, columns=[], rows=[], notes=[])
+
+
+@renderable.register
+def _(found: Sweep) -> RenderableType:
+    return sweep_table(found, ROWS)
+
+
+@renderable.register
+def _(found: WhatIf) -> RenderableType:
+    return whatif_table(found)
 
 
 @renderable.register

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from moesim.base.display import Shown
 from moesim.base.errors import Collector, Issue, SpecError, did_you_mean
 from moesim.cost.pipeline import COMMUNICATION
 from moesim.estimator import estimate
@@ -56,8 +57,8 @@ class Row:
         return "refused" if self.answer is None else "fits" if self.answer.feasible else "does not fit"
 
 
-@dataclass(frozen=True)
-class Sweep:
+@dataclass(frozen=True, repr=False)
+class Sweep(Shown):
     """Rows, the best first, then those that do not fit, then those that are refused.
 
     ``objective``: what they are ranked by. ``total``: combinations of the grid; fewer rows where it was stopped.
@@ -67,6 +68,10 @@ class Sweep:
     objective: str
     rows: tuple[Row, ...]
     total: int
+
+    def __repr__(self) -> str:
+        fits = sum(row.fits for row in self.rows)
+        return f"Sweep({self.total:,} combinations of {', '.join(self.axes)}, {fits:,} fit)"
 
     @property
     def best(self) -> Row | None:

@@ -15,6 +15,8 @@ from moesim.result import BREAKDOWN, EXTRA
 from moesim.studies.compare import comparison
 from moesim.studies.scaling import scaled
 from moesim.studies.search.search import search
+from moesim.studies.sweep import sweep
+from moesim.studies.whatif import whatif
 
 
 @pytest.fixture(scope="module")
@@ -29,6 +31,8 @@ def shown(small, answer):
         "timeline": answer.timeline,
         "search": search(small, {"tp": [1, 2, 4], "ep": [4, 8], "micro_batch": [1, 3]}, top=3),
         "comparison": comparison({"small": small}, [{"ep": "4"}, {"ep": "5"}, {"precision": "fp8-blockwise"}]),
+        "sweep": sweep(small, {"ep": [4, 8, 5], "micro_batch": [1, 2]}),
+        "whatif": whatif(small, [{"ep": "4"}, {"gpu.memory_bandwidth": "x1.2"}]),
         "scaling": scaled(small, [4, 8, 16, 3]),
     }
 
@@ -38,6 +42,8 @@ WORDS = {
     "timeline": ["forward", "backward", "optimizer"],
     "search": ["12 plans", "Refused by", "slower than the best by"],
     "comparison": ["The step", "ep=4", "refused ep=5", "precision=fp8-blockwise"],
+    "sweep": ["6 combinations", "2 refused", "loses by", "ep: best at"],
+    "whatif": ["The step", "ep=4", "All at once"],
     "scaling": ["Scaling at the same global batch", "efficiency", "3 nodes refused"],
 }
 
