@@ -25,6 +25,7 @@ def command(
     changes: grammar.SetOption = None,
     vary: grammar.VaryOption = None,
     reoptimise: grammar.ReoptimiseOption = None,
+    plot: grammar.PlotOption = None,
     as_json: grammar.JsonOption = False,
     output: grammar.OutputOption = None,
 ) -> None:
@@ -34,7 +35,8 @@ def command(
     names = list(dict.fromkeys(scenarios or ()))
     if len(names) < 2 and not vary:
         raise SpecError.single("", "", "one case has nothing beside it", "give a second SCENARIO, or --vary PATH=A,B")
-    grammar.writable(output=output)
+    grammar.drawable(plot)
+    grammar.writable(plot=plot, output=output)
     first = grammar.problem_of(names[0] if names else None, model, cluster)
     problems = {(names[0] if names else first.name): first}
     problems |= {name: grammar.problem_of(name, None, None) for name in names[1:]}
@@ -45,4 +47,8 @@ def command(
     from moesim.studies.compare import comparison
 
     found = comparison(problems, variants, reoptimise=grammar.field_names(reoptimise))
+    if plot is not None:
+        from moesim.report.figures import breakdown
+
+        breakdown({case.name: case.answer for case in found.cases if case.answer is not None}).save(plot)
     grammar.deliver(found.to_dict(), comparison_table(found), as_json, output)

@@ -32,12 +32,14 @@ def command(
     cluster: grammar.ClusterOption = None,
     changes: grammar.SetOption = None,
     fixed: Annotated[str, typer.Option("--fixed", help="batch or batch-per-gpu.")] = "batch",
+    plot: grammar.PlotOption = None,
     as_json: grammar.JsonOption = False,
     output: grammar.OutputOption = None,
 ) -> None:
     """Run the verb."""
     counts = node_counts(nodes)
-    grammar.writable(output=output)
+    grammar.drawable(plot)
+    grammar.writable(plot=plot, output=output)
     problem = grammar.changed_problem(scenario, model, cluster, changes)
 
     from moesim.base.errors import did_you_mean
@@ -47,5 +49,9 @@ def command(
     if fixed not in FIXED:
         raise SpecError.single("--fixed", "", f"'{fixed}' is nothing to keep", did_you_mean(fixed, FIXED))
     points = scaled(problem, counts, fixed)
+    if plot is not None:
+        from moesim.report.figures import scaling
+
+        scaling(points).save(plot)
     plain = {"fixed": fixed, "points": [point.to_dict() for point in points]}
     grammar.deliver(plain, scaling_table(points, fixed), as_json, output)

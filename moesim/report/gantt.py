@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from moesim.base.errors import SpecError
+from moesim.report.figures import Picture, blank
 from moesim.report.lanes import COLOURS, bars
 from moesim.result import Timeline
 
@@ -37,14 +38,16 @@ def drawable(path: Path | None) -> None:
 
 
 def write_gantt(path: Path, panels: Sequence[Panel]) -> None:
+    """Draw the panels into a file."""
+    gantt(panels).save(path)
+
+
+def gantt(panels: Sequence[Panel]) -> Picture:
     """Draw the panels below each other, on one axis of time."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
+    heights = [panel.timeline.graph.num_ranks + 1.2 for panel in panels]
+    figure = blank(13, 0.9 + 0.32 * sum(heights))
     from matplotlib.patches import Patch
 
-    heights = [panel.timeline.graph.num_ranks + 1.2 for panel in panels]
-    figure = Figure(figsize=(13, 0.9 + 0.32 * sum(heights)), layout="constrained")
-    FigureCanvasAgg(figure)
     axes = figure.subplots(len(panels), 1, squeeze=False, sharex=True, height_ratios=heights)[:, 0]
     longest = max(float(panel.timeline.run.makespan) for panel in panels)
     scale, unit = (1e3, "ms") if longest < 1 else (1.0, "s")
@@ -60,7 +63,7 @@ def write_gantt(path: Path, panels: Sequence[Panel]) -> None:
         frameon=False,
         title="paler: a later chunk of the rank; numbers: micro-batches",
     )
-    figure.savefig(path, dpi=130)
+    return Picture(figure)
 
 
 def _draw(axis: Axes, panel: Panel, letters: float, scale: float) -> None:
