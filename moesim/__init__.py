@@ -7,6 +7,7 @@ if TYPE_CHECKING:
     from moesim.estimator import estimate
     from moesim.evaluator import Evaluation, evaluate
     from moesim.problem import Problem, from_names, load
+    from moesim.report.explore import explore
     from moesim.result import Estimate, Timeline
     from moesim.studies.search.search import search
     from moesim.studies.sweep import sweep
@@ -31,6 +32,7 @@ _HOMES = {
     "Timeline": "moesim.result",
     "estimate": "moesim.estimator",
     "evaluate": "moesim.evaluator",
+    "explore": "moesim.report.explore",
     "from_names": "moesim.problem",
     "load": "moesim.problem",
     "search": "moesim.studies.search.search",
@@ -46,6 +48,7 @@ __all__ = [
     "Timeline",
     "estimate",
     "evaluate",
+    "explore",
     "from_names",
     "load",
     "search",
