@@ -19,6 +19,7 @@ from moesim.base.display import bind
 __version__ = "0.1.0"
 
 bind("Estimate", "moesim.report.estimate_html")
+bind("Answer", "moesim.report.matrix_html")
 bind("Timeline", "moesim.report.timeline_html")
 for study in ("Comparison", "Scaling", "Search", "Sweep", "WhatIf"):
     bind(study, "moesim.report.studies_html")

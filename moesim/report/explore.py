@@ -13,6 +13,7 @@ from moesim.problem import Problem, load
 from moesim.report.estimate import seconds
 from moesim.report.estimate_html import parts
 from moesim.report.html import fragment
+from moesim.report.palette import SHORT_NAMES
 from moesim.result import Estimate
 from moesim.studies.search.space import AUTO, space
 from moesim.workload.strategy import COUNTS, FLAGS
@@ -186,7 +187,9 @@ def against(answer: Estimate, start: Estimate) -> str:
         for name in {**start.breakdown_s, **answer.breakdown_s}
     }
     largest = sorted(deltas, key=lambda name: -abs(deltas[name]))[:2]
-    terms = ", ".join(f"{name} {'+' if deltas[name] > 0 else '-'}{seconds(abs(deltas[name]))}" for name in largest)
+    terms = ", ".join(
+        f"{SHORT_NAMES[name]} {'+' if deltas[name] > 0 else '-'}{seconds(abs(deltas[name]))}" for name in largest
+    )
     return f"{rate:+.1%} tokens/s per GPU against {seconds(start.step_time_s)} as given; most by {terms}."
 
 

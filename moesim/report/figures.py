@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import io
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from moesim.base.errors import SpecError
 from moesim.report.estimate import NAMES, seconds
@@ -28,6 +29,7 @@ WIDTH = 9.0
 LABELLED = 0.055
 """Share of the longest bar from which a part carries its number."""
 GREY = "#8c8c8c"
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -214,3 +216,21 @@ def _legend(figure: Figure, colours: Mapping[str, str]) -> None:
 
     handles = [Patch(facecolor=colour, label=name) for name, colour in colours.items()]
     figure.legend(handles=handles, loc="outside upper left", ncols=4, frameon=False, fontsize=9)
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A drawing for a notebook."""
+
+    png: bytes = field(repr=False)
+
+    def _repr_png_(self) -> bytes:
+        return self.png
+
+
+def drawn(draw: Callable[[T, Path], None], found: T) -> Drawing:
+    """What a function draws into a file, such as ``roofline.draw`` or ``fabric_drawing.draw``, for a notebook."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "drawing.png"
+        draw(found, path)
+        return Drawing(path.read_bytes())
