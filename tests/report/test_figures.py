@@ -9,7 +9,9 @@ from matplotlib.patches import Rectangle
 from moesim.base.errors import SpecError
 from moesim.estimator import estimate
 from moesim.report import figures
+from moesim.report.roofline import draw
 from moesim.report.sensitivity import swings
+from moesim.studies.roofline import roofline
 from moesim.studies.scaling import scaled
 
 
@@ -78,6 +80,11 @@ def test_the_widest_swing_is_on_top(answer):
     names = [label.get_text() for label in axes.get_yticklabels()]
     assert names == [what.name for what, low, high in swings(answer, 5) if high > low]
     assert axes.yaxis_inverted()
+
+
+def test_what_draws_into_a_file_shows_in_a_notebook(small):
+    found = roofline(small)
+    assert figures.drawn(draw, found)._repr_png_().startswith(b"\x89PNG")
 
 
 def test_without_matplotlib_the_extra_is_named(answer, monkeypatch):

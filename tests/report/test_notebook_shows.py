@@ -7,6 +7,8 @@ import pytest
 from rich.console import Console
 
 from moesim.estimator import estimate
+from moesim.matrix.answer import answer as matrix_answer
+from moesim.matrix.own import own_situations
 from moesim.report.estimate import NAMES, seconds
 from moesim.report.lanes import bars
 from moesim.report.palette import CLASS_COLOURS, TERM_COLOURS
@@ -33,6 +35,8 @@ def shown(small, answer):
         "comparison": comparison({"small": small}, [{"ep": "4"}, {"ep": "5"}, {"precision": "fp8-blockwise"}]),
         "sweep": sweep(small, {"ep": [4, 8, 5], "micro_batch": [1, 2]}),
         "whatif": whatif(small, [{"ep": "4"}, {"gpu.memory_bandwidth": "x1.2"}]),
+        "matrix": matrix_answer(own_situations(small), ["ep", "recompute"], ["saved-activations"], own="small"),
+        "signs": matrix_answer(own_situations(small), ["ep", "recompute"], ["saved-activations"]),
         "scaling": scaled(small, [4, 8, 16, 3]),
     }
 
@@ -44,6 +48,8 @@ WORDS = {
     "comparison": ["The step", "ep=4", "refused ep=5", "precision=fp8-blockwise"],
     "sweep": ["6 combinations", "2 refused", "loses by", "ep: best at"],
     "whatif": ["The step", "ep=4", "All at once"],
+    "matrix": ["small", "Recomp", "Saved activation memory", "x0."],
+    "signs": ["scenarios in", "+ reduces, - adds"],
     "scaling": ["Scaling at the same global batch", "efficiency", "3 nodes refused"],
 }
 
