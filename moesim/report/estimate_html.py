@@ -46,8 +46,8 @@ def parts(estimate: Estimate) -> dict[str, Any]:
         "terms_note": terms_note(estimate),
         "memory": stages(estimate),
         "memory_note": (
-            f"The line is the {gibibytes(memory.capacity_bytes)} GiB of a GPU. The peak is on rank {memory.peak_stage}, "
-            f"{memory.peak_phase}."
+            f"The line is the {gibibytes(memory.capacity_bytes)} GiB of a GPU. "
+            f"The peak is on rank {memory.peak_stage}, {memory.peak_phase}."
         ),
         "notes": [f"90 % interval: {interval_line(estimate)}", *marks(estimate)],
     }

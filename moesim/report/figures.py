@@ -1,6 +1,6 @@
 """Pictures of answers: where steps go, memory of each rank, curves of scaling, what is uncertain.
 
-They need matplotlib, the extra ``plot``. The timeline is in ``gantt``, the roofline in ``roofline``, a front in ``front``.
+They need matplotlib, the extra ``plot``. Timelines are in ``gantt``, rooflines in ``roofline``, fronts in ``front``.
 """
 
 from __future__ import annotations

@@ -23,8 +23,20 @@ from moesim.studies.explain import Explanation, OpRow, explain
 
 CONSTANTS, OPERATIONS, SWINGS = 12, 12, 8
 """Rows of the longest tables."""
+PLACES = (
+    ("time", "time"),
+    ("binds", "what binds"),
+    ("timeline", "timeline"),
+    ("memory", "memory"),
+    ("methods", "methods"),
+    ("moves", "what moves the step"),
+    ("evidence", "evidence"),
+)
+"""Sections of the page, and what the links to them say."""
 OPERATION = ("size", "call", "calls", "together", "of the step")
 """Columns of the numbers of an operation."""
+VISIBLE = 0.005
+"""Elasticity from which a constant moves the step by a hundredth of a per cent, as it is written."""
 SMALL = 0.01
 """Share of the step from which a resource is listed."""
 MEANS = {
@@ -89,6 +101,7 @@ def html(found: Report) -> str:
     return page(
         "page",
         title=answer.name,
+        places=PLACES,
         about=about(found.problem),
         verdict=verdict(answer),
         warnings=warnings(answer),
@@ -120,7 +133,7 @@ def about(problem: Problem) -> str:
     """What runs where, in a sentence."""
     machine, cluster = problem.machine, problem.scenario.cluster
     return (
-        f"{problem.model.name} on {machine.num_gpus:,} {machine.gpu.name} ({cluster.count:,} nodes {cluster.node}), "
+        f"{problem.model.name} on {machine.num_gpus:,} {machine.gpu.name} ({cluster.count:,} x {cluster.node}), "
         f"{problem.global_batch:,} sequences of {problem.sequence_length:,} tokens a step, {problem.software.name}."
     )
 
@@ -129,10 +142,8 @@ def verdict(answer: Estimate) -> str:
     """The answer in sentences."""
     resource, share = answer.binding["resource"], answer.binding["share"]
     memory = answer.memory
-    lines = [
-        f"One step takes {seconds(answer.step_time_s)}, between {seconds(answer.low_s)} and {seconds(answer.high_s)} with "
-        f"90 % probability."
-    ]
+    ends = f"between {seconds(answer.low_s)} and {seconds(answer.high_s)}"
+    lines = [f"One step takes {seconds(answer.step_time_s)}, {ends} with 90 % probability."]
     if answer.measured:
         told = answer.measured["source"]
         source = f" ({told})" if told and not told.startswith("--") else ""
@@ -205,7 +216,7 @@ def _swings(answer: Estimate) -> list[dict[str, Any]]:
 
 def _constants(constants: Sequence[Constant]) -> list[dict[str, Any]]:
     """Constants with their elasticity as a bar from the middle. [per cent of the axis]"""
-    found = [one for one in constants if abs(one.elasticity) >= LEAST][:CONSTANTS]
+    found = [one for one in constants if abs(one.elasticity) >= VISIBLE][:CONSTANTS]
     most = max([abs(one.elasticity) for one in found], default=1.0)
     return [
         {

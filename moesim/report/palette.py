@@ -1,4 +1,4 @@
-"""Names and colours of what is drawn: blue computes, orange moves, green updates, grey waits, told apart by lightness too.
+"""Names and colours of what is drawn: blue computes, orange moves, green updates, grey waits.
 
 Blue against orange is the pair that every common kind of colour blindness keeps apart; within a family only the
 lightness changes, and no picture relies on colour alone.
