@@ -12,9 +12,10 @@ from moesim.estimator import estimate
 from moesim.problem import Problem
 from moesim.reading import plain_strategy
 from moesim.result import Estimate
+from moesim.studies.search.block import Counts
 from moesim.studies.search.pool import Plan, Pool
 from moesim.studies.search.space import Space, Vary, space
-from moesim.studies.search.walk import Counts, Walk
+from moesim.studies.search.walk import Walk
 
 OBJECTIVES = ("step", "memory")
 """What may be least: seconds a step, or bytes of the largest rank."""
