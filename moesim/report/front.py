@@ -46,14 +46,20 @@ def draw(found: Search, path: Path) -> None:
         _names(axes, found, first, second)
         axes.set_xlabel(LABELS[first])
         axes.set_ylabel(LABELS[second])
-        size = f"; larger points: more {LABELS[third[0]]}" if third else ""
-        fitting = f"{found.plans_fitting:,} layouts that fit"
-        axes.set_title(f"{len(found.top)} of {fitting}: none is better in all{size}", fontsize=10, loc="left")
+        axes.set_title(_title(found, third), fontsize=10, loc="left")
         axes.grid(visible=True, color="#dddddd", linewidth=0.6)
         axes.spines[["top", "right"]].set_visible(False)
         if len(found.jobs) > 1 and found.top:
-            axes.legend(fontsize=9)
+            axes.legend(fontsize=9, title=", ".join(found.jobs[0].changes))
         figure.savefig(path, dpi=130, metadata={"Date": None} if path.suffix == ".svg" else {})
+
+
+def _title(found: Search, third: Sequence[str]) -> str:
+    told = f"{len(found.top)} of {found.plans_legal:,} legal layouts: none is better in all"
+    for objective in third:
+        every = _values(found.top, objective) or [0.0]
+        told += f"; area: {LABELS[objective]}, {min(every):,.4g} to {max(every):,.4g}"
+    return told
 
 
 def _values(points: Sequence[Found], objective: str) -> list[float]:
@@ -83,7 +89,8 @@ def _stairs(axes: Axes, found: Search, first: str, second: str) -> None:
 def _names(axes: Axes, found: Search, first: str, second: str) -> None:
     """Name some points by the fields that differ most over the front."""
     fields = tuple(axis.name for axis in found.space.axes)
-    layouts = [one.to_dict(fields)["varied"] for one in found.top]
+    told = [one.to_dict(fields)["varied"] for one in found.top]
+    layouts = [{name: one[name] for name in fields} for one in told]  # machines have their colours
     kinds = {name: len({word(one[name]) for one in layouts}) for name in (layouts[0] if layouts else {})}
     names = [name for name in sorted(kinds, key=lambda name: -kinds[name]) if kinds[name] > 1][:FIELDS]
     stride = max(1, -(-len(layouts) // LABELLED))

@@ -1,7 +1,10 @@
 """The search on the command line."""
 
 import csv
+import json
+from contextlib import contextmanager
 
+import pandas as pd
 import pytest
 
 ARGUMENTS = ("--vary", "tp=1,2", "--vary", "ep=auto", "--vary", "recompute=none,[layernorm, moe_act]", "--top", "3")
@@ -71,3 +74,100 @@ def test_the_fewest_nodes_on_which_a_job_fits(moesim, small_file):
     assert answer["nodes"] == tried[-1]["nodes"]
     assert tried[-1]["plans_fitting"] > 0
     assert str(answer["nodes"]) in moesim(*options, *heavy).out
+
+
+LAYOUTS = ("--vary", "tp=1,2", "--vary", "ep=2,8", "--vary", "recompute=none,full")
+
+
+def test_machines_by_tokens_per_dollar(moesim, small_file, tmp_path):
+    options = ("search", str(small_file), *LAYOUTS, "--vary", "cluster=hgx-h100:4,hgx-h200:8", "--top", "16")
+    money = ("--objective", "tokens-per-dollar", "--price", "hgx-h100=2/h,hgx-h200=3.5/h")
+    path = tmp_path / "best.parquet"
+    moesim(*options, *money, "-o", str(path))
+    rows = pd.read_parquet(path)
+    assert set(rows["cluster"]) == {"hgx-h100:4", "hgx-h200:8"}
+    assert list(rows["tokens_per_dollar"]) == sorted(rows["tokens_per_dollar"], reverse=True)
+    hourly = rows["num_gpus"] * rows["cluster"].map({"hgx-h100:4": 2.0, "hgx-h200:8": 3.5})
+    tokens = 128 * 2048
+    assert list(rows["tokens_per_dollar"]) == pytest.approx(list(tokens / (rows["step_time_s"] * hourly / 3600)))
+    assert "tokens/$" in moesim(*options, *money).out
+    answer = moesim(*options, *money, "--json").json
+    assert answer["objective"] == "tokens-per-dollar"
+    assert answer["axes"]["cluster"] == ["hgx-h100:4", "hgx-h200:8"]
+    first = answer["top"][0]
+    told = moesim("estimate", str(small_file), "--json", *settings(first["varied"])).json
+    assert told["step_time_s"] == pytest.approx(first["step_time_s"], rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("options", "what"),
+    [
+        (("--objective", "tokens-per-dollar"), "needs the price of a GPU"),
+        (("--price", "cheap"), "--price: 'cheap' is no price of a GPU for an hour"),
+        (("--price", "0/h"), "is no price"),
+        (("--price", "inf"), "is no price"),
+        (("--price", "2/h,3/h"), "is no price"),
+        (("--price", "hgx-h100=2/h,hgx-h100=3/h"), "is no price"),
+        (("--price", "hgx-h200=2/h"), "has none for"),
+        (("--workers", "0"), "--workers: 0 processes are none"),
+        (("--workers", "2", "--scheduler", "tcp://x:1"), "does not go with --scheduler"),
+        (("--checkpoint", "no/such/s.jsonl"), "--checkpoint: there is no folder"),
+    ],
+)
+def test_how_to_search_is_checked(moesim, small_file, options, what):
+    lines = moesim("search", str(small_file), "--vary", "tp=1,2", *options).lines
+    assert any(what in line for line in lines)
+
+
+def test_what_is_found_is_written_when_a_user_stops_it(moesim, small_file, tmp_path, monkeypatch):
+    def stop(progress):
+        if progress.best:
+            raise KeyboardInterrupt
+
+    @contextmanager
+    def stopping():
+        yield stop
+
+    monkeypatch.setattr("moesim.report.search.shown_progress", stopping)
+    options = ("search", str(small_file), *LAYOUTS, "--checkpoint", str(tmp_path / "s.jsonl"))
+    moesim(*options, "-o", str(tmp_path / "best.json"))
+    found = json.loads((tmp_path / "best.json").read_text())
+    assert not found["complete"]
+    assert 0 < found["plans_done"] <= found["plans_total"]
+
+
+def test_a_front_and_its_picture(moesim, small_file, tmp_path):
+    options = ("pareto", str(small_file), *LAYOUTS)
+    front = moesim(*options, "--plot", str(tmp_path / "front.svg"), "--json").json
+    assert front["objective"] == "step,memory"
+    pairs = [(one["step_time_s"], one["peak_bytes"]) for one in front["top"]]
+    assert pairs == sorted(pairs)
+    assert [peak for _, peak in pairs] == sorted((peak for _, peak in pairs), reverse=True)
+    assert 1 < len(pairs) < front["plans_fitting"]
+    searched = moesim("search", str(small_file), *LAYOUTS, "--pareto", "step,memory", "--json").json
+    assert searched["top"] == front["top"]
+    picture = (tmp_path / "front.svg").read_text()
+    assert "step time [s]" in picture
+    assert "peak of the largest rank [GiB]" in picture
+    assert f"{len(pairs)} of {front['plans_legal']} legal layouts" in picture
+
+
+def test_a_front_of_time_memory_and_money(moesim, small_file, tmp_path):
+    options = ("pareto", str(small_file), "--vary", "cluster.count=4,16", "--vary", "ep=2,8", "--price", "2.5/h")
+    front = moesim(*options, "--of", "step,tokens-per-dollar,memory", "--plot", str(tmp_path / "f.png"), "--json").json
+    assert {one["varied"]["cluster.count"] for one in front["top"]} == {"4", "16"}
+    assert (tmp_path / "f.png").stat().st_size > 0
+
+
+@pytest.mark.parametrize(
+    ("options", "what"),
+    [
+        (("--of", "step"), "--of: 'step' is not several objectives"),
+        (("--of", "step,speed"), "'speed' is no objective"),
+        (("--of", "step,tokens-per-dollar"), "needs the price of a GPU"),
+        (("--plot", "front.txt"), "is no picture"),
+    ],
+)
+def test_a_front_that_cannot_be(moesim, small_file, options, what):
+    (line,) = moesim("pareto", str(small_file), *options).lines
+    assert what in line

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import warnings
 from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING
 
@@ -26,8 +27,14 @@ def on_cores(jobs: tuple[Job, ...], tasks: Iterator[Task], workers: int) -> Gene
 
     told = pickle.dumps(jobs)
     parallel = Parallel(workers, return_as="generator_unordered", batch_size=1, pre_dispatch=workers)
+    ended: Generator[Done] = parallel(delayed(work_apart)(told, task) for task in tasks)
     try:
-        yield from parallel(delayed(work_apart)(told, task) for task in tasks)
+        while (done := next(ended, None)) is not None:
+            yield done
+    except GeneratorExit:
+        with warnings.catch_warnings(action="ignore"):  # that what is under way is given up is meant
+            ended.close()
+        raise
     except TerminatedWorkerError:
         what = "a process was killed, perhaps because memory ran out"
         raise SpecError.single(
@@ -45,7 +52,7 @@ def on_cluster(jobs: tuple[Job, ...], tasks: Iterator[Task], scheduler: str) -> 
         from distributed import KilledWorker, as_completed
 
         told = pickle.dumps(jobs)
-        running = as_completed()
+        running = as_completed(loop=client.loop)
 
         def fill() -> None:
             most = AHEAD * max(1, sum(client.nthreads().values()))

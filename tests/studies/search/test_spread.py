@@ -1,0 +1,107 @@
+"""A search that is spread over workers answers as one that is not."""
+
+import os
+import signal
+import sys
+
+import pytest
+
+from moesim.base.errors import SpecError
+from moesim.studies.search.answer import Progress
+from moesim.studies.search.search import search
+from moesim.studies.search.spread import on_cluster
+
+AIMS = [{}, {"objective": "memory"}, {"pareto": ("step", "memory")}, {"objective": "tokens-per-dollar", "price": 2.5}]
+
+
+@pytest.mark.parametrize("aim", AIMS)
+def test_parts_make_the_whole(tiny, vary, fine, told, tmp_path, aim):
+    whole = search(tiny, vary, top=5, **aim)
+    parts = search(tiny, vary, top=5, checkpoint=tmp_path / "s.jsonl", **aim)
+    assert told(parts) == told(whole)
+    assert len((tmp_path / "s.jsonl").read_text().splitlines()) == 1 + 6
+    steps = [(one.plan.step_time_s, one.plan.peak_bytes) for one in whole.top]
+    assert len(set(steps)) < len(steps) or "pareto" in aim  # equal ones are among them
+
+
+def test_processes_change_nothing(tiny, vary, fine, told, whole):
+    seen: list[Progress] = []
+    found = search(tiny, vary, top=5, workers=2, progress=seen.append)
+    assert told(found) == told(whole)
+    assert [one.counts.done for one in seen] == sorted(one.counts.done for one in seen)
+    assert seen[-1].counts.done == seen[-1].total == found.plans_total
+
+
+def test_a_search_in_processes_can_be_stopped(tiny, vary, fine):
+    def stop(progress):
+        if progress.best:
+            raise KeyboardInterrupt
+
+    found = search(tiny, vary, workers=2, progress=stop)
+    assert not found.complete
+    assert 0 < found.counts.done < found.plans_total
+    assert found.top
+
+
+def test_a_process_that_is_killed_is_named(tiny, vary, fine):
+    def kill(progress):
+        from joblib.externals.loky import reusable_executor
+
+        for pid in list(reusable_executor._executor._processes if progress.best else ()):
+            os.kill(pid, signal.SIGKILL)
+
+    with pytest.raises(SpecError, match="--workers: a process was killed"):
+        search(tiny, vary, workers=2, progress=kill)
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """A Dask cluster of two processes on this machine."""
+    distributed = pytest.importorskip("distributed")
+    options = {"n_workers": 2, "threads_per_worker": 1, "processes": True, "dashboard_address": None}
+    with distributed.LocalCluster(host="127.0.0.1", **options) as found:
+        yield found
+
+
+def test_a_cluster_changes_nothing_even_if_a_worker_dies(cluster, tiny, vary, fine, told, whole):
+    killed: list[int] = []
+
+    def kill(progress):
+        if not killed and progress.best:
+            killed.append(next(iter(cluster.workers.values())).pid)
+            os.kill(killed[0], signal.SIGKILL)
+
+    found = search(tiny, vary, top=5, scheduler=cluster.scheduler_address, progress=kill)
+    assert killed
+    assert told(found) == told(whole)
+
+
+def test_errors_of_a_part_arrive(cluster, tiny, vary, fine, monkeypatch):
+    monkeypatch.setattr("moesim.studies.search.tasks.Task.__init__.__defaults__", ((), "0.0.0"))
+    with pytest.raises(SpecError, match=r"a worker has moesim .*, and the search comes from 0\.0\.0"):
+        search(tiny, vary, scheduler=cluster.scheduler_address)
+
+
+def test_a_scheduler_that_does_not_answer(tiny, vary, monkeypatch):
+    pytest.importorskip("distributed")
+    monkeypatch.setattr("moesim.studies.search.spread.PATIENCE", "0.2s")
+    with pytest.raises(SpecError, match=r"--scheduler: no Dask scheduler answers at 'tcp://127\.0\.0\.1:9'"):
+        search(tiny, vary, scheduler="tcp://127.0.0.1:9")
+
+
+def test_without_dask_the_extra_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    with pytest.raises(SpecError, match=r"--scheduler: needs Dask; pip install 'moesim\[cluster\]'"):
+        next(on_cluster((), iter(()), "tcp://127.0.0.1:9"))
+
+
+@pytest.mark.parametrize(
+    ("options", "what"),
+    [
+        ({"workers": 0}, "--workers: 0 processes are none"),
+        ({"workers": 2, "scheduler": "tcp://x:1"}, "--workers: does not go with --scheduler"),
+    ],
+)
+def test_bad_numbers_of_workers(tiny, vary, options, what):
+    with pytest.raises(SpecError, match=what):
+        search(tiny, vary, **options)
