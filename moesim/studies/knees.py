@@ -19,7 +19,7 @@ class Curve:
     """Costs over the values of an axis, each at the best of all others.
 
     ``costs``: infinite where nothing fits. ``plateau``: values around the optimum, without a gap, that cost at most
-    :data:`TOLERANCE` more; ``knees``: its ends beyond which it costs more, none where values have no order.
+    :data:`TOLERANCE` more; ``knees``: its ends beyond which what fits costs more, none where values have no order.
     """
 
     name: str
@@ -74,7 +74,8 @@ def curve(name: str, values: Sequence[Any], costs: Sequence[float], told: Sequen
         first -= 1
     while last < len(good) - 1 and good[last + 1]:
         last += 1
-    knees = dict.fromkeys([first] * (first > 0) + [last] * (last < len(good) - 1))
+    sides = [(first, costs[:first][-1:]), (last, costs[last + 1 :][:1])]
+    knees = dict.fromkeys(place for place, beyond in sides if any(map(math.isfinite, beyond)))
     plateau = tuple(values[first : last + 1])
     ends = tuple(values[place] for place in knees)
     return Curve(name, tuple(values), tuple(costs), tuple(told), values[best], plateau, ends)
