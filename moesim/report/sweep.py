@@ -14,6 +14,7 @@ from rich.text import Text
 from moesim.cost.pipeline import COMMUNICATION
 from moesim.report.compare import change
 from moesim.report.estimate import NAMES, gibibytes, seconds
+from moesim.report.frames import write_frame
 from moesim.result import Estimate
 from moesim.studies.knees import TOLERANCE, Curve
 from moesim.studies.sweep import Row, Sweep, exposed_share
@@ -222,8 +223,6 @@ def verdict(one: Curve) -> str:
 
 def write_rows(path: Path, found: Sweep) -> None:
     """Write a row for each combination: values, answers, exposed times and terms, what refuses it."""
-    import pandas as pd
-
     rows = []
     for row in found.rows:
         told = found.row_dict(row)
@@ -238,11 +237,7 @@ def write_rows(path: Path, found: Sweep) -> None:
             elif name not in ("set", "state"):
                 flat[name] = value
         rows.append(flat)
-    frame = pd.DataFrame(rows)
-    if path.suffix == ".csv":
-        frame.to_csv(path, index=False)
-    else:
-        frame.to_parquet(path, index=False)
+    write_frame(path, rows)
 
 
 def _case(row: Row) -> str:

@@ -34,14 +34,14 @@ class Curve:
         """Plain values."""
         best = min(self.costs)
         points = [
-            {"value": _plain(value), "cost_ratio": cost / best if math.isfinite(cost) else None} | dict(told)
+            {"value": plain_value(value), "cost_ratio": cost / best if math.isfinite(cost) else None} | dict(told)
             for value, cost, told in zip(self.values, self.costs, self.told, strict=True)
         ]
         return {
             "axis": self.name,
-            "optimum": _plain(self.optimum),
-            "plateau": [_plain(value) for value in self.plateau],
-            "knees": [_plain(value) for value in self.knees],
+            "optimum": plain_value(self.optimum),
+            "plateau": [plain_value(value) for value in self.plateau],
+            "knees": [plain_value(value) for value in self.knees],
             "tolerance": TOLERANCE,
             "points": points,
         }
@@ -108,5 +108,6 @@ def number(value: Any) -> float | None:
     return None
 
 
-def _plain(value: Any) -> Any:
+def plain_value(value: Any) -> Any:
+    """A value as JSON has it."""
     return list(value) if isinstance(value, tuple) else value
