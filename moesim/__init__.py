@@ -9,8 +9,12 @@ if TYPE_CHECKING:
     from moesim.problem import Problem, from_names, load
     from moesim.report.explore import explore
     from moesim.result import Estimate, Timeline
+    from moesim.studies.checkpoint import checkpoint
+    from moesim.studies.diagnose import diagnose
+    from moesim.studies.fit import fit
     from moesim.studies.search.search import search
     from moesim.studies.sweep import sweep
+    from moesim.studies.uncertainty import uncertainty
     from moesim.studies.whatif import whatif
     from moesim.workload.strategy import Strategy
 
@@ -31,13 +35,17 @@ _HOMES = {
     "SpecError": "moesim.base.errors",
     "Strategy": "moesim.workload.strategy",
     "Timeline": "moesim.result",
+    "checkpoint": "moesim.studies.checkpoint",
+    "diagnose": "moesim.studies.diagnose",
     "estimate": "moesim.estimator",
     "evaluate": "moesim.evaluator",
     "explore": "moesim.report.explore",
+    "fit": "moesim.studies.fit",
     "from_names": "moesim.problem",
     "load": "moesim.problem",
     "search": "moesim.studies.search.search",
     "sweep": "moesim.studies.sweep",
+    "uncertainty": "moesim.studies.uncertainty",
     "whatif": "moesim.studies.whatif",
 }
 __all__ = [
@@ -47,13 +55,17 @@ __all__ = [
     "SpecError",
     "Strategy",
     "Timeline",
+    "checkpoint",
+    "diagnose",
     "estimate",
     "evaluate",
     "explore",
+    "fit",
     "from_names",
     "load",
     "search",
     "sweep",
+    "uncertainty",
     "whatif",
 ]
 

@@ -116,13 +116,10 @@ def interval(
         error = math.log(everywhere / step_time)
         share = math.log(beyond / step_time) / error if error else 0.0
         terms.append((name, error, _grade(machine, name, share)))
-    for constant in needs:
-        families = covered_by(constant.path)
-        if constant.by_hand or (families and all(family in machine.residuals for family in families)):
-            continue
+    for constant in doubted(machine, needs):
         error = abs(constant.elasticity) * SPREADS[constant.kind]
         terms.append((constant.setting or constant.path, error, GRADE_OF_KIND[constant.kind]))
-    terms += _beyond_prices(machine, assumed)
+    terms += beyond_prices(machine, assumed)
     variance = sum(error**2 for _, error, _ in terms)
     sigma = math.sqrt(variance)
     found = [
@@ -138,7 +135,18 @@ def interval(
     return Interval(*ends, sigma, tuple(found), outside, uncalibrated, *told)
 
 
-def _beyond_prices(machine: Machine, assumed: tuple[str, ...]) -> list[tuple[str, float, str]]:
+def doubted(machine: Machine, needs: tuple[Constant, ...]) -> tuple[Constant, ...]:
+    """Constants whose own spread counts: those that nobody set by hand and no residuals of the machine hold."""
+    found = []
+    for constant in needs:
+        families = covered_by(constant.path)
+        held = bool(families) and all(family in machine.residuals for family in families)
+        if not constant.by_hand and not held:
+            found.append(constant)
+    return tuple(found)
+
+
+def beyond_prices(machine: Machine, assumed: tuple[str, ...]) -> list[tuple[str, float, str]]:
     """Errors of whole steps beyond those of their prices, and of each field that nobody gave."""
     known = machine.step_errors
     if not known:

@@ -3,28 +3,25 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from moesim.base.errors import SpecError
 from moesim.cli import grammar
-from moesim.cli.estimate import measured_time
 
-if TYPE_CHECKING:
-    from rich.console import RenderableType
+HELP = """Set a measured step beside its estimate: normal, slow or fast, what is missing, and what to check first.
 
-    from moesim.studies.diagnose import Diagnosis
-
-HELP = """Say what may explain the gap between a measured step and its estimate, the likeliest first.
-
-A term is likely where it explains the whole gap within its own 90 % interval. What a healthy run shows is the breakdown.
-With --trace, where a measured step of one rank spends more than its estimate.
+--measured is a step (12.3s), tokens (1234 tok/s of a GPU, 1.2M tok/s total), TFLOP/s or MFU (245 TFLOP/s, 9.5%; --convention
+says how their FLOPs are counted). Gaps are priced: what the run would take if it did otherwise than it is said to. With
+--trace, where a measured step of one rank spends more; with --reference, what others published.
 """
 
 
 def command(
-    measured: Annotated[str, typer.Option("--measured", metavar="TIME", help="The measured step, such as 24.2s.")],
+    measured: Annotated[
+        str, typer.Option("--measured", metavar="STEP", help="24.2s, '1234 tok/s', '245 TFLOP/s' or '9.5%'.")
+    ],
     scenario: grammar.Scenario = None,
     model: grammar.ModelOption = None,
     cluster: grammar.ClusterOption = None,
@@ -33,20 +30,24 @@ def command(
         Path | None, typer.Option("--trace", metavar="FILE", help="A profile of the run, one rank.")
     ] = None,
     stage: Annotated[int | None, typer.Option("--stage", metavar="N", help="Pipeline rank of the trace.")] = None,
+    convention: Annotated[
+        str, typer.Option("--convention", help="Of measured FLOPs: causal, full or 6n-plus-attn.")
+    ] = "causal",
+    reference: Annotated[bool, typer.Option("--reference", help="Show published runs of the model.")] = False,
     as_json: grammar.JsonOption = False,
     output: grammar.OutputOption = None,
 ) -> None:
     """Run the verb."""
-    seconds = measured_time(measured)
     if stage is not None and trace is None:
         raise SpecError.single("--stage", "", "is that of a trace", "give --trace FILE")
     grammar.writable(output=output)
     problem = grammar.changed_problem(scenario, model, cluster, changes)
 
+    from moesim.report.diagnose import diagnosis_table, trace_line
     from moesim.studies.diagnose import diagnose
 
-    found = diagnose(problem, seconds)
-    plain, shown = found.to_dict(), _tables(found)
+    found = diagnose(problem, measured, convention, reference)
+    plain, shown = found.to_dict(), diagnosis_table(found)
     if trace is not None:
         from rich.console import Group
 
@@ -54,35 +55,6 @@ def command(
         from moesim.report.trace_model import match_tables
 
         beside = matched(trace, problem, stage or 0)
-        plain, shown = plain | {"trace": beside.to_dict()}, Group(shown, match_tables(beside))
+        plain = plain | {"trace": beside.to_dict(), "missing_in_trace": beside.missing}
+        shown = Group(shown, trace_line(beside), match_tables(beside))
     grammar.deliver(plain, shown, as_json, output)
-
-
-def _tables(found: Diagnosis) -> RenderableType:
-    from rich.console import Group
-    from rich.table import Table
-    from rich.text import Text
-
-    from moesim.report.estimate import NAMES, seconds
-
-    answer = found.estimate
-    where = "inside" if found.inside else "outside"
-    error = answer.step_time_s / found.measured_s - 1
-    head = Text(
-        f"{answer.name}: measured {seconds(found.measured_s)}, predicted {seconds(answer.step_time_s)} ({error:+.1%}), "
-        f"{where} of the 90 % interval {seconds(answer.low_s or 0.0)} to {seconds(answer.high_s or 0.0)}"
-    )
-    table = Table(title="what explains the gap alone, the likeliest first", title_justify="left")
-    for name in ("term", "times its price or constant", "standard errors", "likely", "where to look"):
-        table.add_column(name)
-    for one in found.suspects[:8]:
-        factor = "no factor does" if one.factor is None else f"x {one.factor:.2f}"
-        table.add_row(one.name, factor, f"{one.errors:.1f}", "yes" if one.likely else "", one.look)
-    alone = any(one.likely for one in found.suspects)
-    told = (
-        ""
-        if alone
-        else "No term explains the gap alone within its error: several are off, or the run does what is not modelled."
-    )
-    healthy = ", ".join(f"{NAMES[name]} {seconds(value)}" for name, value in answer.breakdown_s.items() if value)
-    return Group(head, table, Text(told), Text(f"a healthy run shows: {healthy}", style="dim"))

@@ -23,6 +23,7 @@ import moesim.cli.diagnose as diagnose
 import moesim.cli.estimate as estimate
 import moesim.cli.explain as explain
 import moesim.cli.fabric as fabric
+import moesim.cli.fit as fit
 import moesim.cli.importing as importing
 import moesim.cli.kernel as kernel
 import moesim.cli.matrix as matrix
@@ -40,6 +41,7 @@ import moesim.cli.specs as specs
 import moesim.cli.sweep as sweep
 import moesim.cli.trace as trace
 import moesim.cli.trace_model as trace_model
+import moesim.cli.uncertainty as uncertainty
 import moesim.cli.validate as validate
 import moesim.cli.whatif as whatif
 from moesim.base.errors import SpecError
@@ -59,6 +61,7 @@ app.command("check", help=check.HELP)(check.command)
 app.command("checkpoint", help=checkpoint.HELP)(checkpoint.command)
 app.command("diagnose", help=diagnose.HELP)(diagnose.command)
 app.command("explain", help=explain.HELP)(explain.command)
+app.command("fit", help=fit.HELP)(fit.command)
 app.add_typer(fabric.app, name="fabric")
 app.command("max-seq", help=memory_studies.LONGEST_HELP)(memory_studies.longest)
 trace_model.register(trace.app)
@@ -76,6 +79,7 @@ app.command("sensitivity", help=sensitivity.HELP)(sensitivity.command)
 app.command("specs", help=specs.HELP)(specs.command)
 app.command("sweep", help=sweep.HELP)(sweep.command)
 app.command("validate", help=validate.HELP)(validate.command)
+app.command("uncertainty", help=uncertainty.HELP)(uncertainty.command)
 app.command("whatif", help=whatif.HELP)(whatif.command)
 app.command("roofline", help=roofline.HELP)(roofline.command)
 app.command("collective", help=collective.HELP)(collective.command)

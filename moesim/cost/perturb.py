@@ -32,6 +32,11 @@ def perturbed(machine: Machine, paths: list[str], first: int, columns: int) -> M
         factor = np.ones(columns)
         factor[first + index] += STEP
         values[path] = factor
+    return with_factors(machine, values)
+
+
+def with_factors(machine: Machine, values: Mapping[str, Numeric]) -> Machine:
+    """Return the machine with constants times a factor by path, each a number or one for each column. [-]"""
 
     def changed(part: Any, prefix: str) -> Any:
         updates = {}

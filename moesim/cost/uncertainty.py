@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from moesim.base.numeric import Numeric
 from moesim.cost.certainty import (
@@ -85,13 +86,16 @@ class PriceErrors(Once):
             self.uncalibrated[which] = None
             return 1.0, []
         sigma = self._sigma(known, kind, work, group, values)
+        found = beyond(known, which, "", kind, values)
+        return self._columns(which, sigma, bool(found)), found
+
+    def _columns(self, which: str, sigma: float, outside: bool) -> Numeric:
         factor = np.ones(self.count)
         everywhere, only_outside = self.columns[which]
         factor[everywhere] = np.exp(sigma)
-        found = beyond(known, which, "", kind, values)
-        if found:
+        if outside:
             factor[only_outside] = np.exp(sigma)
-        return factor, found
+        return factor
 
     def _sigma(
         self, known: Residuals, kind: str, work: Work, group: Group | None, values: Mapping[str, float]
@@ -102,6 +106,20 @@ class PriceErrors(Once):
         if isinstance(work, ExpertLeg) and group is not None:
             return float(leg_certainty(self.transport, work, group, residuals).sigma)
         return kernel_sigma(known, kind, values)
+
+
+@dataclass
+class SampledErrors(PriceErrors):
+    """Columns in which each family of prices is off by a draw of its own.
+
+    ``draws``: for each family one number for each column, in standard errors. [-]
+    """
+
+    draws: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
+
+    def _columns(self, which: str, sigma: float, outside: bool) -> Numeric:
+        del outside  # one draw for all of them
+        return np.exp(sigma * self.draws[which]) if which in self.draws else 1.0
 
 
 def placed(

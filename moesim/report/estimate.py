@@ -41,7 +41,7 @@ def gibibytes(value: float) -> str:
 
 def summary(estimate: Estimate) -> RenderableType:
     """The whole answer: headline, where the time goes, memory by stage, what it rests on."""
-    return Group(_headline(estimate), _breakdown(estimate), _memory(estimate), _footnotes(estimate))
+    return Group(_headline(estimate), _breakdown(estimate), memory_table(estimate), _footnotes(estimate))
 
 
 def interval_line(estimate: Estimate) -> str:
@@ -135,7 +135,8 @@ def _breakdown(estimate: Estimate) -> RenderableType:
     return Group(table, Text(note + spread, style="dim"))
 
 
-def _memory(estimate: Estimate) -> Table:
+def memory_table(estimate: Estimate) -> Table:
+    """Memory by class, a row a pipeline rank."""
     stages = estimate.memory.stages
     names = [name for name in stages[0] if any(stage[name] for stage in stages)]
     table = Table(title="memory of each pipeline rank, GiB", title_justify="left")

@@ -18,6 +18,7 @@ from moesim.studies.goodput import (
     wasted_shares,
     young_interval,
 )
+from moesim.studies.saving import Saving, saving
 
 CONTENTS: dict[str, tuple[float, str]] = {
     "fp32-adam": (12.0, "FP32 weights and both moments"),
@@ -41,7 +42,8 @@ class Plan:
 
     ``write_bandwidth``: of all writers together, in place of the storage's. ``writers``: nodes that write; all of them
     where it is None. ``timeout_s``: of the watchdog that waits for the slowest rank. ``node_mttf_s``: of what is not
-    counted with the GPUs.
+    counted with the GPUs. ``save``: who writes, one of :data:`moesim.studies.saving.SAVES`; ``writer_bandwidth``: of one
+    writer, in place of that of all.
     """
 
     storage: str = "parallel-filesystem"
@@ -54,6 +56,8 @@ class Plan:
     node_mttf_s: float | None = None
     restart_s: float = RESTART_S
     timeout_s: float | None = None
+    save: str = "sharded"
+    writer_bandwidth: float | None = None
 
 
 @dataclass(frozen=True)
@@ -62,7 +66,10 @@ class CheckpointAnswer:
 
     ``save_time_s`` at full bandwidth, ``slow_save_time_s`` at the least share that real saves were seen to reach;
     ``blocking_s`` is how long the job stands still; ``host_bytes`` what an asynchronous save keeps in the memory of a node.
-    ``intervals_s`` count computing time between saves. ``step_time_s`` is None where the strategy is not legal.
+    ``intervals_s`` count computing time between saves, ``goodputs`` are theirs. ``step_time_s`` is None where the strategy
+    is not legal. ``saving``: who writes how much, and what bounds it. ``waits_s``: how long a rank may wait for a save
+    where saves are slow, which a watchdog sees; ``bandwidth_for_timeout``: of all writers, with which even those end
+    within its time [B/s]. ``overhead``: share of the time that saves take. [-]
     """
 
     name: str
@@ -88,6 +95,11 @@ class CheckpointAnswer:
     survives_node_loss: bool
     timeout_s: float | None
     trips_watchdog: str | None
+    saving: Saving
+    goodputs: Mapping[str, float]
+    overhead: float
+    waits_s: float
+    bandwidth_for_timeout: float | None
     assumed: tuple[str, ...] = field(default=())
 
     def to_dict(self) -> dict[str, Any]:
@@ -95,43 +107,51 @@ class CheckpointAnswer:
         plain = dict(vars(self))
         plain["write_bandwidth_bytes_per_s"] = plain.pop("write_bandwidth")
         plain["checkpoint_bytes"] = plain.pop("num_bytes")
+        plain["saving"] = self.saving.to_dict()
+        plain["bandwidth_for_timeout_bytes_per_s"] = plain.pop("bandwidth_for_timeout")
         return plain | {"assumed": list(self.assumed)}
 
 
-def checkpoint(problem: Problem, plan: Plan) -> CheckpointAnswer:
+def checkpoint(problem: Problem, plan: Plan | None = None) -> CheckpointAnswer:
     """Answer for one job.
+
+    Parameters
+    ----------
+    problem
+        The job.
+    plan
+        How it saves and what breaks it; left out, :class:`Plan` as it stands.
 
     Raises
     ------
     SpecError
         For an unknown storage or contents, more writers than nodes, and an interval that is shorter than a save.
     """
+    plan = plan or Plan()
     if plan.contents not in CONTENTS:
         fix = did_you_mean(plan.contents, CONTENTS)
         raise SpecError.single("--contents", "", f"no contents '{plan.contents}'", fix)
     tier = library.get("storage", plan.storage)
     machine = problem.machine
     nodes = machine.num_gpus // machine.gpus_per_node or 1
-    writers = plan.writers or nodes
-    if writers > machine.num_gpus:
-        raise SpecError.single("--writers", "", f"{writers} writers on {machine.num_gpus} GPUs", "one a GPU at most")
     per_param = CONTENTS[plan.contents][0]
     params = problem.model.stored_params
     num_bytes = params * per_param
-    used = min(writers, nodes)  # ranks of a node share what it writes
-    rates = [tier.write_bandwidth.value * used, tier.read_bandwidth.value * nodes]
-    if tier.aggregate_bandwidth:
-        rates = [min(rate, tier.aggregate_bandwidth.value) for rate in rates]
-    write, read = (plan.write_bandwidth or rates[0]), (plan.write_bandwidth or rates[1])
-    save = tier.open_time.value + num_bytes / write
-    slow = tier.open_time.value + num_bytes / write / tier.reached.value
+    written = saving(problem, tier, num_bytes, plan.save, plan.writers, _given_bandwidth(plan, machine.num_gpus))
+    opening = tier.open_time.value
+    save = opening + written.write_s
+    slow = opening + written.write_s / tier.reached.value
+    read = plan.write_bandwidth or tier.read_bandwidth.value * nodes
+    if tier.aggregate_bandwidth and not plan.write_bandwidth:
+        read = min(read, tier.aggregate_bandwidth.value)
     shard = num_bytes / machine.num_gpus
-    copied = shard / library.get("gpus", machine.gpu.name).pcie_bandwidth.value
-    blocking, late = (copied, save) if plan.asynchronous else (save, 0.0)
+    gathered = plan.save == "gathered"
+    before = written.copy_s if plan.asynchronous or gathered else 0.0  # otherwise the copy runs ahead of the writing
+    blocking, late = (before, save) if plan.asynchronous else (before + save, 0.0)
     parts = [(float(machine.num_gpus), plan.gpu_mttf_s)]
     parts += [(float(nodes), plan.node_mttf_s)] if plan.node_mttf_s else []
     mtbf = float(job_mtbf(parts))
-    load = tier.open_time.value + num_bytes / read
+    load = opening + num_bytes / read
     restart = plan.restart_s + load
     found = {
         "young": float(young_interval(blocking, mtbf)),
@@ -150,6 +170,8 @@ def checkpoint(problem: Problem, plan: Plan) -> CheckpointAnswer:
         raise SpecError.single(
             "--interval", "", f"{interval:.3g} s is less than a step of {step:.3g} s", "a step or more"
         )
+    waits = blocking + max(0.0, slow - interval) if plan.asynchronous else before + slow
+    rates = {name: float(goodput(one, blocking, mtbf, restart, late)) for name, one in found.items() if one >= late}
     assumed = [name for name, one in tier.provenance().items() if one.kind == "assumed"]
     return CheckpointAnswer(
         name=problem.name,
@@ -157,12 +179,12 @@ def checkpoint(problem: Problem, plan: Plan) -> CheckpointAnswer:
         bytes_per_param=per_param,
         num_bytes=num_bytes,
         shard_bytes=shard,
-        writers=writers,
-        write_bandwidth=write,
+        writers=written.writers,
+        write_bandwidth=num_bytes / written.write_s,
         save_time_s=save,
         slow_save_time_s=slow,
         blocking_s=blocking,
-        host_bytes=shard * machine.gpus_per_node if plan.asynchronous else 0.0,
+        host_bytes=written.node_bytes if plan.asynchronous or gathered else 0.0,
         load_time_s=load,
         restart_s=restart,
         mtbf_s=mtbf,
@@ -174,9 +196,36 @@ def checkpoint(problem: Problem, plan: Plan) -> CheckpointAnswer:
         goodput=float(goodput(interval, blocking, mtbf, restart, late)),
         survives_node_loss=tier.survives_node_loss,
         timeout_s=plan.timeout_s,
-        trips_watchdog=watchdog(save, slow, plan.timeout_s),
+        trips_watchdog=watchdog(blocking, waits, plan.timeout_s),
+        saving=written,
+        goodputs=rates,
+        overhead=blocking / (interval + blocking),
+        waits_s=waits,
+        bandwidth_for_timeout=_enough(plan, num_bytes, opening, tier.reached.value),
         assumed=tuple(f"storage.{name}" for name in assumed if not (plan.write_bandwidth and "bandwidth" in name)),
     )
+
+
+def _given_bandwidth(plan: Plan, gpus: int) -> float | None:
+    """Bandwidth of all writers where a user says it. [B/s]"""
+    if plan.writer_bandwidth is None:
+        return plan.write_bandwidth
+    if plan.write_bandwidth is not None:
+        raise SpecError.single("--writer-bw", "", "and --save-bw say the same", "give one of them")
+    if plan.save == "gathered":
+        return plan.writer_bandwidth
+    if plan.writers is None:
+        raise SpecError.single(
+            "--writer-bw", "", "is of one writer, and nobody says how many", f"--writers 1 to {gpus}"
+        )
+    return plan.writer_bandwidth * plan.writers
+
+
+def _enough(plan: Plan, num_bytes: float, opening: float, reached: float) -> float | None:
+    """Bandwidth with which a save at the least share of it ends within the time of the watchdog. [B/s]"""
+    if plan.timeout_s is None or plan.asynchronous or plan.timeout_s <= opening:
+        return None
+    return num_bytes / reached / (plan.timeout_s - opening)
 
 
 @dataclass(frozen=True)
@@ -215,7 +264,7 @@ def shrunk(problem: Problem, lost: int, contents: str) -> Shrunk:
 
 
 def watchdog(save: float, slow: float, timeout: float | None) -> str | None:
-    """Whether ranks that wait for a save run into a timeout: no, where saves are slow, or yes."""
+    """Whether ranks that wait for a save, or for one that is slow, run into a timeout: no, where saves are slow, or yes."""
     if timeout is None:
         return None
     return "yes" if save > timeout else "where saves are slow" if slow > timeout else "no"

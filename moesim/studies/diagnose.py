@@ -10,9 +10,16 @@ from moesim.estimator import estimate
 from moesim.problem import Problem
 from moesim.result import Estimate
 from moesim.spec.calibration import NORMAL_95
+from moesim.studies.measures import Utilisation, measured_step, utilisations
+from moesim.studies.references import Reference, references
+from moesim.studies.suspicions import Suspicion, suspicions
 
 LIKELY = NORMAL_95
 """Standard errors up to which an explanation by one term alone is likely: the 90 % interval. [-]"""
+GAPS = 3
+"""What is named of a gap: that many."""
+NAMED = (0.5, 2.0)
+"""Share of a gap that something must explain to be named alone. [-]"""
 ADVICE = {
     "host": "trace one step: gaps between kernels on the GPU, and a CPU thread that is busy all the time",
     "transport": "time dispatch and combine alone (moesim collective alltoall gives what to expect)",
@@ -42,14 +49,60 @@ class Suspect:
 
 
 @dataclass(frozen=True)
+class Term:
+    """A term of the estimated step. ``needed``: times what it would have to be for the measured step. [s, -]"""
+
+    name: str
+    predicted_s: float
+    share: float
+    needed: float | None
+
+
+@dataclass(frozen=True)
 class Diagnosis:
-    """A measured step beside its estimate. Times in s."""
+    """A measured step beside its estimate. Times in s.
+
+    ``suspects``: terms whose own error may explain the gap; ``suspicions``: what the run may do otherwise than it is said
+    to, priced; ``references``: published runs, where they were asked for.
+    """
 
     estimate: Estimate
     measured_s: float
     gap_s: float
     inside: bool
     suspects: tuple[Suspect, ...]
+    suspicions: tuple[Suspicion, ...] = ()
+    utilisations: tuple[Utilisation, ...] = ()
+    references: tuple[Reference, ...] = ()
+
+    @property
+    def verdict(self) -> str:
+        """``normal`` inside the 90 % interval, else ``slow`` or ``fast``."""
+        return "normal" if self.inside else "slow" if self.gap_s > 0 else "fast"
+
+    @property
+    def terms(self) -> tuple[Term, ...]:
+        """Terms of the step, the largest first; they add up to it."""
+        answer = self.estimate
+        terms = sorted(((name, value) for name, value in answer.breakdown_s.items() if value), key=lambda one: -one[1])
+        return tuple(
+            Term(name, value, value / answer.step_time_s, needed if (needed := 1 + self.gap_s / value) > 0 else None)
+            for name, value in terms
+        )
+
+    @property
+    def top(self) -> tuple[Suspicion, ...]:
+        """The three that come closest to the measured step."""
+        return self.suspicions[:GAPS]
+
+    @property
+    def missing(self) -> str | None:
+        """What is named as missing: what makes most nearly the measured step, if near enough; None where nothing does."""
+        if self.inside:
+            return None
+        if self.top and NAMED[0] <= self.top[0].explains <= NAMED[1]:
+            return self.top[0].name
+        return next((one.name for one in self.suspects if one.likely), None)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values in SI units."""
@@ -57,15 +110,29 @@ class Diagnosis:
             "predicted_step_time_s": self.estimate.step_time_s,
             "low_s": self.estimate.low_s,
             "high_s": self.estimate.high_s,
+            "predicted_tokens_per_s_per_gpu": self.estimate.tokens_per_s_per_gpu,
+            "predicted_mfu": self.estimate.mfu,
+            "binding": self.estimate.binding,
+            "evidence": self.estimate.evidence,
             "measured_step_time_s": self.measured_s,
+            "measured_tokens_per_s_per_gpu": self.estimate.tokens_per_s_per_gpu
+            * self.estimate.step_time_s
+            / self.measured_s,
             "gap_s": self.gap_s,
             "inside": self.inside,
+            "verdict": self.verdict,
+            "missing": self.missing,
+            "top_gaps": [one.to_dict() for one in self.top],
             "healthy_breakdown_s": dict(self.estimate.breakdown_s),
+            "terms": [dict(vars(one)) for one in self.terms],
+            "conventions": [dict(vars(one)) for one in self.utilisations],
             "suspects": [dict(vars(one)) for one in self.suspects],
+            "suspicions": [one.to_dict() for one in self.suspicions],
+            "references": [one.to_dict() for one in self.references],
         }
 
 
-def diagnose(problem: Problem, measured_s: float) -> Diagnosis:
+def diagnose(problem: Problem, measured: float | str, convention: str = "causal", reference: bool = False) -> Diagnosis:
     r"""Set a measured step beside its estimate and rank what may explain the gap.
 
     A family of prices whose standard error moves the logarithm of the step by e explains a gap g alone with g / e of its
@@ -75,10 +142,16 @@ def diagnose(problem: Problem, measured_s: float) -> Diagnosis:
     ----------
     problem
         What ran.
-    measured_s
-        Its step. [s]
+    measured
+        Its step [s], or what was measured of it as text: see :func:`moesim.studies.measures.measured_step`.
+    convention
+        How the FLOPs of a measured rate or MFU are counted.
+    reference
+        Whether to look for published runs of the model.
     """
-    answer = estimate(problem, measured_s=measured_s)
+    answer = estimate(problem)
+    told = isinstance(measured, str)
+    measured_s = measured_step(str(measured), problem, answer, convention) if told else float(measured)
     gap = math.log(measured_s / answer.step_time_s)
     elasticities = {constant.setting or constant.path: constant.elasticity for constant in answer.constants}
     suspects = []
@@ -91,7 +164,16 @@ def diagnose(problem: Problem, measured_s: float) -> Diagnosis:
     suspects.sort(key=lambda one: one.errors)
     low, high = answer.low_s or answer.step_time_s, answer.high_s or answer.step_time_s
     inside = low <= measured_s <= high
-    return Diagnosis(answer, measured_s, measured_s - answer.step_time_s, inside, tuple(suspects))
+    return Diagnosis(
+        answer,
+        measured_s,
+        measured_s - answer.step_time_s,
+        inside,
+        tuple(suspects),
+        suspicions(problem, answer.step_time_s, measured_s),
+        utilisations(problem, answer, measured_s),
+        references(problem) if reference else (),
+    )
 
 
 def _ratio(gap: float, elasticity: float | None) -> float | None:

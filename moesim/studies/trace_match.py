@@ -120,6 +120,14 @@ class TraceMatch:
     only_measured: tuple[Alone, ...]
     differences: tuple[Difference, ...]
 
+    @property
+    def missing(self) -> str | None:
+        """The kind of work, or of waiting, that the measured step spends most more in; None where it spends more in none."""
+        more = {one.category: one.difference_s for one in self.differences}
+        more["host"] = self.measured_host_s - self.predicted_host_s
+        most = max(more, key=lambda name: more[name])
+        return most if more[most] > 0 else None
+
     def to_dict(self) -> dict[str, Any]:
         """Plain values in SI units."""
         matched = [{**asdict(one), "error": one.error, "difference_s": one.difference_s} for one in self.matched]

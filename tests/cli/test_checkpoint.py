@@ -6,7 +6,16 @@ import pytest
 def test_the_table(moesim):
     shown = moesim("checkpoint", "zoo-002", "--timeout", "600s", "--lose", "16")
     assert (shown.code, shown.err) == (0, "")
-    for words in ("12 B", "32 writers", "a failure every", "goodput", "watchdog of 10.0 min", "with 16 nodes"):
+    for words in (
+        "12 B",
+        "256 writers",
+        "imbalance 1.",
+        "bound by",
+        "a failure every",
+        "goodput",
+        "watchdog of 10.0 min",
+        "with 16 nodes",
+    ):
         assert words in shown.out
 
 
@@ -16,6 +25,28 @@ def test_the_json(moesim):
     assert found["write_bandwidth_bytes_per_s"] == 100e9
     assert 0.9 < found["goodput"] < 1
     assert found["restart_s"] == pytest.approx(600 + found["load_time_s"])
+
+
+def test_a_watchdog_that_trips_says_what_would_help(moesim):
+    call = (
+        "checkpoint",
+        "--model",
+        "qwen3-235b-a22b",
+        "--cluster",
+        "hgx-h100:8",
+        "--writers",
+        64,
+        "--save-bw",
+        "2GB/s",
+    )
+    found = moesim(*call, "--timeout", "600s", "--json").json
+    assert found["trips_watchdog"] == "yes"
+    assert found["waits_s"] == found["slow_save_time_s"] > 600
+    enough = f"{found['bandwidth_for_timeout_bytes_per_s']} B/s"
+    after = moesim(*call[:-1], enough, "--timeout", "600s", "--json").json
+    assert after["waits_s"] == pytest.approx(600)
+    shown = moesim(*call, "--timeout", "600s").out
+    assert "trips: yes; a rank waits up to 3.6 h: set it to more, or write" in shown
 
 
 def test_a_strategy_that_is_not_legal_still_has_a_checkpoint(moesim):
@@ -34,6 +65,10 @@ def test_a_strategy_that_is_not_legal_still_has_a_checkpoint(moesim):
         (("--mtbf-gpu", "-3h"), "--mtbf-gpu: '-3h' is not more than zero"),
         (("--restart", "10 minutes"), "--restart: '10 minutes' is not a time [s]"),
         (("--writers", "1000"), "--writers: 1000 writers on 256 GPUs"),
+        (("--save", "shard"), "--save: no kind of save 'shard'; did you mean 'sharded'?"),
+        (("--save", "gathered", "--writers", "4"), "--writers: a gathered save says itself who writes"),
+        (("--writer-bw", "2GB/s"), "--writer-bw: is of one writer, and nobody says how many"),
+        (("--writer-bw", "2GB/s", "--save-bw", "2GB/s", "--writers", "4"), "--writer-bw: and --save-bw say the same"),
         (("--async", "--interval", "1s"), "--interval: a save takes"),
         (("--interval", "1ms"), "--interval: 0.001 s is less than a step of"),
         (("--mtbf-gpu", "1s"), "--mtbf-gpu: a failure every 0.00391 s, and"),

@@ -80,7 +80,13 @@ def test_a_diagnosis_with_a_trace_says_what_kinds_of_work_differ(moesim, trace):
     assert {"suspects", "gap_s"} <= set(found)
     matched = moesim("trace", "match", trace, "--scenario", "zoo-004", "--json").json
     assert found["trace"] == matched
-    assert "kinds of work, sums of kernel times" in moesim(*call).out
+    more = {one["category"]: one["difference_s"] for one in matched["differences"]}
+    more["host"] = matched["measured_host_s"] - matched["predicted_host_s"]
+    most = max(more, key=lambda name: more[name])
+    assert found["missing_in_trace"] == (most if more[most] > 0 else None)
+    shown = moesim(*call).out
+    assert "the traced step spends" in shown
+    assert "kinds of work, sums of kernel times" in shown
     (line,) = moesim(*call, "--stage", 99).lines
     assert line.startswith("--stage: 99 is no pipeline rank")
 

@@ -16,7 +16,7 @@ from moesim.studies.roofline import step_calls
 from moesim.studies.trace_calibration import trace_calibration
 from moesim.studies.trace_convert import to_parquet, to_perfetto
 from moesim.studies.trace_diff import trace_diff
-from moesim.studies.trace_match import trace_match
+from moesim.studies.trace_match import Difference, trace_match
 from moesim.studies.trace_ops import price_of, traced_ops
 from moesim.studies.trace_samples import collective_samples, kernel_samples
 from moesim.studies.trace_summary import works
@@ -217,6 +217,11 @@ def test_a_step_is_matched_with_its_estimate(step, small):
     assert any(one.category == "dp" for one in found.only_predicted)
     gemm = next(one for one in found.differences if one.category == "gemm")
     assert gemm.measured_s < gemm.predicted_s  # one micro-batch against all of them
+    longer = (Difference("gemm", 1.0, 1.2), Difference("attention", 1.0, 1.5))
+    told = replace(found, differences=longer, measured_host_s=2.0, predicted_host_s=1.7)
+    assert told.missing == "attention"
+    assert replace(told, measured_host_s=9.0).missing == "host"
+    assert replace(told, differences=(), measured_host_s=1.0).missing is None
 
 
 def test_a_stage_and_a_step_that_are_not_there(step, small):
