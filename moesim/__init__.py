@@ -7,6 +7,7 @@ if TYPE_CHECKING:
     from moesim.estimator import estimate
     from moesim.evaluator import Evaluation, evaluate
     from moesim.problem import Problem, from_names, load
+    from moesim.report.explore import explore
     from moesim.result import Estimate, Timeline
     from moesim.studies.checkpoint import checkpoint
     from moesim.studies.diagnose import diagnose
@@ -21,7 +22,11 @@ from moesim.base.display import bind
 
 __version__ = "0.1.0"
 
-bind("Estimate", "moesim.report.estimate")
+bind("Estimate", "moesim.report.estimate_html")
+bind("Answer", "moesim.report.matrix_html")
+bind("Timeline", "moesim.report.timeline_html")
+for study in ("Comparison", "Scaling", "Search", "Sweep", "WhatIf"):
+    bind(study, "moesim.report.studies_html")
 
 _HOMES = {
     "Estimate": "moesim.result",
@@ -34,6 +39,7 @@ _HOMES = {
     "diagnose": "moesim.studies.diagnose",
     "estimate": "moesim.estimator",
     "evaluate": "moesim.evaluator",
+    "explore": "moesim.report.explore",
     "fit": "moesim.studies.fit",
     "from_names": "moesim.problem",
     "load": "moesim.problem",
@@ -53,6 +59,7 @@ __all__ = [
     "diagnose",
     "estimate",
     "evaluate",
+    "explore",
     "fit",
     "from_names",
     "load",

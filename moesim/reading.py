@@ -123,19 +123,24 @@ RESOURCES = (
 """What stands behind a constant, by the beginning or the end of its path; efficiencies and latencies stand for none."""
 
 
-def strongest_need(needs: tuple[Constant, ...]) -> dict[str, Any]:
-    """The resource that the step depends on most, and the share of the step that scales with it.
+def resource_shares(needs: tuple[Constant, ...]) -> dict[str, float]:
+    """Share of the step that scales with each resource, the largest first. [-]
 
-    The share is the elasticity: a resource of ``share`` 0.4 that becomes 1 % faster makes the step 0.4 % shorter. Idle
-    time in the pipeline counts with what makes the other ranks busy.
+    The share is the elasticity: a resource of 0.4 that becomes 1 % faster makes the step 0.4 % shorter. Idle time in the
+    pipeline counts with what makes the other ranks busy.
     """
     totals = {name: 0.0 for name, _ in RESOURCES}
     for constant in needs:
         name = _resource(constant.path)
         if name:
             totals[name] += abs(constant.elasticity)
-    resource = max(totals, key=lambda name: totals[name])
-    return {"resource": resource, "share": totals[resource]}
+    return dict(sorted(totals.items(), key=lambda one: -one[1]))
+
+
+def strongest_need(needs: tuple[Constant, ...]) -> dict[str, Any]:
+    """The resource that the step depends on most, and the share of the step that scales with it."""
+    resource, share = next(iter(resource_shares(needs).items()))
+    return {"resource": resource, "share": share}
 
 
 @lru_cache(maxsize=4096)

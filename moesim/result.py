@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from moesim.base import display
+from moesim.base.display import Shown
 from moesim.base.errors import Violation
 from moesim.cost.uncertainty import Outside
 from moesim.timeline.run import Run
@@ -50,12 +50,15 @@ class MemoryEstimate:
     host_bytes_per_node: float = 0.0
 
 
-@dataclass(frozen=True)
-class Timeline:
+@dataclass(frozen=True, repr=False)
+class Timeline(Shown):
     """The run whose end is the step time: tasks on the lanes of every pipeline rank."""
 
     graph: StepGraph
     run: Run
+
+    def __repr__(self) -> str:
+        return f"Timeline({len(self.run.start)} tasks on {self.graph.num_ranks} ranks, {self.run.makespan:.4g} s)"
 
 
 @dataclass(frozen=True)
@@ -116,7 +119,7 @@ class Interval:
 
 
 @dataclass(frozen=True, repr=False)
-class Estimate:
+class Estimate(Shown):
     """How long one training step takes, where the time goes, whether it fits.
 
     Times in s, memory in B, rates per GPU; ``breakdown_s`` adds up to ``step_time_s`` along the pipeline rank
@@ -160,9 +163,6 @@ class Estimate:
         return (
             f"Estimate({self.name!r}: {self.step_time_s:.4g} s, {self.tflop_per_s_per_gpu:.0f} TFLOP/s per GPU, {fits})"
         )
-
-    def _repr_html_(self) -> str | None:
-        return display.html(self)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values in SI units, ready for JSON; without the timeline and the constants."""

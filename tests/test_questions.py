@@ -8,7 +8,7 @@ import pytest
 import typer.main
 from typer.core import TyperGroup
 
-from moesim.cli.main import app
+from moesim.cli.main import application
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 
@@ -37,7 +37,7 @@ def test_thirty_questions_have_a_command_a_call_and_fields():
 @each
 def test_a_command_parses(question):
     name, *rest = question.arguments
-    command = typer.main.get_command(app)
+    command = typer.main.get_command(application())
     assert isinstance(command, TyperGroup)
     verb = command.commands[name]
     context = verb.make_context(name, rest)

@@ -29,6 +29,7 @@ def command(
         str | None, typer.Option("--price", metavar="2.5/h", help="Of a GPU, or NODE=2.5/h,NODE=3.5/h.")
     ] = None,
     measured: grammar.MeasuredOption = None,
+    plot: grammar.PlotOption = None,
     as_json: grammar.JsonOption = False,
     output: grammar.OutputOption = None,
 ) -> None:
@@ -39,7 +40,8 @@ def command(
     if len(names) < 2 and not vary:
         raise SpecError.single("", "", "one case has nothing beside it", "give a second SCENARIO, or --vary PATH=A,B")
     costs = grammar.price(price)
-    grammar.writable(output=output)
+    grammar.drawable(plot)
+    grammar.writable(plot=plot, output=output)
     first = grammar.problem_of(names[0] if names else None, model, cluster)
     problems = {(names[0] if names else first.name): first}
     problems |= {name: grammar.problem_of(name, None, None) for name in names[1:]}
@@ -51,4 +53,8 @@ def command(
 
     found = comparison(problems, variants, reoptimise=grammar.field_names(reoptimise), price=costs)
     beside = grammar.measured_step(measured, next(iter(problems.values())))
+    if plot is not None:
+        from moesim.report.figures import breakdown
+
+        breakdown({case.name: case.answer for case in found.cases if case.answer is not None}).save(plot)
     grammar.deliver(*grammar.with_basis(found.to_dict(), comparison_table(found), found.base, beside), as_json, output)

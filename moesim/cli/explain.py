@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
 from moesim.cli import grammar
 
 HELP = """Explain an estimate: every operation with its price, memory by phase, the constants that matter."""
@@ -12,15 +17,23 @@ def command(
     model: grammar.ModelOption = None,
     cluster: grammar.ClusterOption = None,
     changes: grammar.SetOption = None,
+    plot: Annotated[
+        Path | None, typer.Option("--plot", metavar="FILE", help="Draw the memory of each rank: .svg, .png or .pdf.")
+    ] = None,
     as_json: grammar.JsonOption = False,
     output: grammar.OutputOption = None,
 ) -> None:
     """Run the verb."""
-    grammar.writable(output=output)
+    grammar.drawable(plot)
+    grammar.writable(plot=plot, output=output)
     problem = grammar.changed_problem(scenario, model, cluster, changes)
 
     from moesim.report.explain import tables
     from moesim.studies.explain import explain
 
     explanation = explain(problem)
+    if plot is not None:
+        from moesim.report.figures import memory
+
+        memory(explanation.estimate).save(plot)
     grammar.deliver(explanation.to_dict(), tables(explanation), as_json, output)

@@ -33,7 +33,7 @@ ClusterOption = Annotated[
     str | None, typer.Option("--cluster", metavar="NODE:COUNT", help="Without a file: the nodes, such as hgx-h100:32.")
 ]
 SetOption = Annotated[
-    list[str] | None, typer.Option("--set", metavar="PATH=VALUE", help="Change one value; may be repeated.")
+    list[str] | None, typer.Option("--set", metavar="PATH=VALUE", help="Change one value, or x1.2 of it; repeatable.")
 ]
 VaryOption = Annotated[
     list[str] | None,
@@ -61,6 +61,7 @@ MeasuredOption = Annotated[
     str | None,
     typer.Option("--measured", metavar="TIME|RATE", help="A measured step, such as 19.7s, or 1234tok/s of a GPU."),
 ]
+PlotOption = Annotated[Path | None, typer.Option("--plot", metavar="FILE", help="Draw it: .svg, .png or .pdf.")]
 OverlayOption = Annotated[Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write the overlay here.")]
 
 

@@ -39,6 +39,7 @@ VERBS = {
     "pareto": Verb("pareto"),
     "place": Verb("place"),
     "recompute": Verb("memory_studies", "recompute", "RECOMPUTE_HELP"),
+    "report": Verb("report"),
     "scale": Verb("scale"),
     "schedule": Verb("schedule"),
     "search": Verb("search"),

@@ -37,13 +37,15 @@ def command(
     ] = None,
     fixed: Annotated[str, typer.Option("--fixed", help="batch or batch-per-gpu.")] = "batch",
     measured: grammar.MeasuredOption = None,
+    plot: grammar.PlotOption = None,
     as_json: grammar.JsonOption = False,
     output: grammar.OutputOption = None,
 ) -> None:
     """Run the verb."""
     counts = node_counts(nodes)
     others = grammar.changes_of(beside, "--beside")
-    grammar.writable(output=output)
+    grammar.drawable(plot)
+    grammar.writable(plot=plot, output=output)
     problem = grammar.changed_problem(scenario, model, cluster, changes)
 
     from moesim.base.errors import did_you_mean
@@ -54,6 +56,11 @@ def command(
     if fixed not in FIXED:
         raise SpecError.single("--fixed", "", f"'{fixed}' is nothing to keep", did_you_mean(fixed, FIXED))
     found = scaled_beside(problem, counts, fixed, others)
-    first = found.first
-    told = grammar.with_basis(found.to_dict(), beside_tables(found), first, grammar.measured_step(measured, problem))
+    if plot is not None:
+        from moesim.report.figures import scaling
+
+        scaling(found.ways[0].points).save(plot)
+    told = grammar.with_basis(
+        found.to_dict(), beside_tables(found), found.first, grammar.measured_step(measured, problem)
+    )
     grammar.deliver(*told, as_json, output)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from moesim.base.display import Shown
 from moesim.matrix import published
 from moesim.matrix.bottlenecks import bottlenecks
 from moesim.matrix.cells import Cell, Matrix
@@ -16,8 +17,8 @@ from moesim.matrix.methods import methods
 from moesim.matrix.situation import Situation
 
 
-@dataclass(frozen=True)
-class Answer:
+@dataclass(frozen=True, repr=False)
+class Answer(Shown):
     """A matrix, what was published, and how far they agree.
 
     ``own``: the scenario that was asked about; None for the ensemble, the only one that the published matrix speaks of.
@@ -28,6 +29,9 @@ class Answer:
     situations: tuple[str, ...]
     agreement: published.Agreement | None
     complexity: Mapping[str, str]
+
+    def __repr__(self) -> str:
+        return f"Answer({len(self.matrix.methods)} methods against {len(self.matrix.bottlenecks)} bottlenecks)"
 
     def to_dict(self, evidence: bool = False) -> dict[str, Any]:
         """Plain values; with `evidence` every sample."""

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Mapping, Sequence
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
@@ -190,11 +189,3 @@ def variants(rows: Sequence[tuple[Mapping[str, str], Estimate | str]]) -> Render
     table.caption = "tokens/s and TFLOP/s per GPU"
     table.caption_justify = "left"
     return Group(table, *(Text(f"refused {line}", style="red") for line in refused))
-
-
-def html(estimate: Estimate) -> str:
-    """The tables as HTML, for notebooks."""
-    console = Console(record=True, file=io.StringIO(), width=140, highlight=False, force_jupyter=False)
-    console.print(summary(estimate))
-    body = "<pre style='line-height:1.15;font-family:monospace'>{code}</pre>"
-    return console.export_html(inline_styles=True, code_format=body)

@@ -55,7 +55,7 @@ def draw(found: Search, path: Path) -> None:
 
 
 def _title(found: Search, third: Sequence[str]) -> str:
-    told = f"{len(found.top)} of {found.plans_fitting:,} layouts that fit: none is better in all"
+    told = f"{len(found.top)} of {found.plans_legal:,} legal layouts: none is better in all"
     for objective in third:
         every = _values(found.top, objective) or [0.0]
         told += f"; area: {LABELS[objective]}, {min(every):,.4g} to {max(every):,.4g}"

@@ -7,25 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from moesim.base.errors import SpecError
+from moesim.report.figures import Picture, blank
+from moesim.report.lanes import COLOURS, bars
 from moesim.result import Timeline
-from moesim.timeline.tasks import BW, GATHER, OPTIMIZER, OV, REDUCE, B, F, W
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 SUFFIXES = (".svg", ".png", ".pdf")
-COLOURS = {
-    "forward": "#3b7dd8",
-    "backward": "#e2791b",
-    "weight gradient": "#3f9e4d",
-    "optimizer": "#8a8a8a",
-    "data parallel": "#8d5fb8",
-}
-PALEST = 0.55
-"""How far the last chunk of a rank is mixed with white."""
 LETTERS = 1 / 55
 """Width of a task, as a share of the picture, from which it carries the number of its micro-batch."""
 
@@ -48,14 +38,16 @@ def drawable(path: Path | None) -> None:
 
 
 def write_gantt(path: Path, panels: Sequence[Panel]) -> None:
+    """Draw the panels into a file."""
+    gantt(panels).save(path)
+
+
+def gantt(panels: Sequence[Panel]) -> Picture:
     """Draw the panels below each other, on one axis of time."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
+    heights = [panel.timeline.graph.num_ranks + 1.2 for panel in panels]
+    figure = blank(13, 0.9 + 0.32 * sum(heights))
     from matplotlib.patches import Patch
 
-    heights = [panel.timeline.graph.num_ranks + 1.2 for panel in panels]
-    figure = Figure(figsize=(13, 0.9 + 0.32 * sum(heights)), layout="constrained")
-    FigureCanvasAgg(figure)
     axes = figure.subplots(len(panels), 1, squeeze=False, sharex=True, height_ratios=heights)[:, 0]
     longest = max(float(panel.timeline.run.makespan) for panel in panels)
     scale, unit = (1e3, "ms") if longest < 1 else (1.0, "s")
@@ -71,55 +63,25 @@ def write_gantt(path: Path, panels: Sequence[Panel]) -> None:
         frameon=False,
         title="paler: a later chunk of the rank; numbers: micro-batches",
     )
-    figure.savefig(path, dpi=130)
+    return Picture(figure)
 
 
 def _draw(axis: Axes, panel: Panel, letters: float, scale: float) -> None:
     step, run = panel.timeline.graph, panel.timeline.run
-    tasks = step.tasks
-    shade = _shades(step.stage_rank)
-    bars: dict[tuple[str, int, float, float], list[tuple[float, float]]] = {}
-    columns = (tasks.kind, tasks.rank, tasks.stage, tasks.micro_batch, tasks.back_stage, tasks.back_micro_batch)
-    for kind, rank, stage, i, back_stage, back_i, start, end in zip(
-        *(column.tolist() for column in columns), run.start.tolist(), run.end.tolist(), strict=True
-    ):
-        parts: list[tuple[str, int, int, float, float]] = []
-        if kind == OV:  # a pair runs as one task: its forward is drawn above its backward
-            parts = [("forward", stage, i, 0.0, 0.5), ("backward", back_stage, back_i, 0.5, 1.0)]
-        elif kind in (F, BW, B, W):
-            name = {F: "forward", W: "weight gradient"}.get(kind, "backward")
-            parts = [(name, stage, i, 0.0, 1.0)]
-        elif kind == OPTIMIZER:
-            parts = [("optimizer", -1, -1, 0.0, 1.0)]
-        elif kind in (REDUCE, GATHER):  # on the other lane of the rank: a line below its tasks
-            parts = [("data parallel", -1, -1, 1.02, 1.14)]
-        for name, where, number, top, bottom in parts:
-            key = (_mixed(COLOURS[name], shade.get(where, 0.0)), rank, top, bottom)
-            bars.setdefault(key, []).append((start * scale, (end - start) * scale))
-            if number >= 0 and end - start > letters * (1 if bottom - top == 1 else 0.5):
-                place = ((start + end) / 2 * scale, rank - 0.4 + 0.8 * (top + bottom) / 2)
-                size = 6.5 if bottom - top == 1 else 4.5
-                axis.text(*place, str(number), ha="center", va="center", fontsize=size, color="#101010")
+    spans: dict[tuple[str, int, float, float], list[tuple[float, float]]] = {}
+    for bar in bars(panel.timeline):
+        key = (bar.colour, bar.rank, bar.top, bar.bottom)
+        spans.setdefault(key, []).append((bar.start * scale, (bar.end - bar.start) * scale))
+        whole = bar.bottom - bar.top == 1
+        if bar.number >= 0 and bar.end - bar.start > letters * (1 if whole else 0.5):
+            place = ((bar.start + bar.end) / 2 * scale, bar.rank - 0.4 + 0.8 * (bar.top + bar.bottom) / 2)
+            size = 6.5 if whole else 4.5
+            axis.text(*place, str(bar.number), ha="center", va="center", fontsize=size, color="#101010")
     edge = EDGE if (run.end - run.start).mean() > letters * EDGES else 0.0
-    for (colour, rank, top, bottom), spans in bars.items():
+    for (colour, rank, top, bottom), times in spans.items():
         place = (rank - 0.4 + 0.8 * top, 0.8 * (bottom - top))
-        axis.broken_barh(spans, place, facecolors=colour, edgecolor="white", linewidth=edge)
+        axis.broken_barh(times, place, facecolors=colour, edgecolor="white", linewidth=edge)
     axis.set_ylim(step.num_ranks - 0.4, -0.6)
     axis.set_yticks(range(step.num_ranks), [f"rank {rank}" for rank in range(step.num_ranks)], fontsize=7)
     axis.set_title(panel.title, fontsize=9, loc="left")
     axis.spines[["top", "right"]].set_visible(False)
-
-
-def _shades(stage_rank: tuple[int, ...]) -> dict[int, float]:
-    """How pale each stage is: the chunks of a rank from 0 up."""
-    ranks = np.array(stage_rank)
-    found: dict[int, float] = {}
-    for rank in range(int(ranks.max()) + 1):
-        own = np.flatnonzero(ranks == rank)
-        found |= {int(stage): PALEST * place / max(len(own) - 1, 1) for place, stage in enumerate(own)}
-    return found
-
-
-def _mixed(colour: str, white: float) -> str:
-    parts = (int(colour[place : place + 2], 16) for place in (1, 3, 5))
-    return "#" + "".join(f"{round(part + (255 - part) * white):02x}" for part in parts)

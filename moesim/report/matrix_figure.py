@@ -41,6 +41,8 @@ CELL_WIDTH, CELL_HEIGHT = 0.42, 0.31
 """Inches of a cell."""
 LEFT, TOP, BOTTOM = 3.85, 1.6, 0.8
 """Inches for the names of rows, for those of columns, and for the legend."""
+LEGEND = 8.6
+"""Inches that the words of the legend take across."""
 
 
 def draw(found: Answer, path: Path) -> None:
@@ -51,7 +53,7 @@ def draw(found: Answer, path: Path) -> None:
     except ImportError:
         raise SpecError.single("--out", "", "a picture needs matplotlib", "pip install 'moesim[plot]'") from None
     rows, columns = _rows(found), list(found.matrix.methods)
-    width = LEFT + CELL_WIDTH * len(columns) + 0.45
+    width = LEFT + max(CELL_WIDTH * len(columns) + 0.45, LEGEND)
     height = TOP + CELL_HEIGHT * len(rows) + BOTTOM
     with mpl.rc_context({"svg.hashsalt": "moesim", "svg.fonttype": "none", "font.size": 11}):
         figure = Figure(figsize=(width, height))

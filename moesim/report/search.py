@@ -72,10 +72,10 @@ def fewest_table(tried: Sequence[Tried]) -> RenderableType:
 
 
 def _title(found: Search) -> str:
-    state = "" if found.complete else f"stopped after {found.plans_done:,}; "
-    state += f"{found.plans_resumed:,} done before; " if found.plans_resumed else ""
+    state = "" if found.complete else f"stopped after {found.counts.done:,}; "
+    state += f"{found.resumed:,} done before; " if found.resumed else ""
     return (
-        f"{state}{found.plans_total:,} plans: {found.plans_legal:,} legal, {found.plans_fitting:,} fit, {found.runs:,} run; "
+        f"{state}{found.plans_total:,} plans: {found.plans_legal:,} legal, {found.counts.bounded:,} left out by a bound, {found.plans_fitting:,} fit, {found.runs:,} run; "
         f"{found.seconds:.1f} s, {found.plans_per_s:,.0f} plans/s"
     )
 

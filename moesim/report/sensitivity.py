@@ -59,22 +59,6 @@ def sensitivity_table(answer: Estimate, top: int) -> RenderableType:
 
 def tornado(answer: Estimate, top: int, path: Path) -> None:
     """Draw the swings as bars around the estimate."""
-    import matplotlib
+    from moesim.report.figures import tornado as picture
 
-    matplotlib.use("Agg")
-    from matplotlib import pyplot as plt
-
-    found = swings(answer, top)[::-1]
-    figure, axes = plt.subplots(figsize=(8, 0.9 + 0.32 * len(found)))
-    step = answer.step_time_s
-    for place, (_, low, high) in enumerate(found):
-        axes.barh(place, low - step, left=step, color="#0072b2", height=0.65)
-        axes.barh(place, high - step, left=step, color="#d55e00", height=0.65)
-    axes.axvline(step, color="black", linewidth=0.8)
-    axes.set_yticks(range(len(found)), [one.name for one, _, _ in found])
-    axes.set_xlabel("step time [s], at the ends of the 90 % interval of each")
-    axes.set_title(f"{answer.name}: {seconds(step)}", loc="left")
-    axes.spines[["top", "right"]].set_visible(False)
-    figure.tight_layout()
-    figure.savefig(path)
-    plt.close(figure)
+    picture(answer, top).save(path)

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from moesim.base.display import Shown
 from moesim.base.errors import SpecError
 from moesim.estimator import estimate
 from moesim.problem import Problem
@@ -34,11 +35,14 @@ class Case:
         return self.answer.tokens_per_s_per_gpu * HOUR / self.price
 
 
-@dataclass(frozen=True)
-class Comparison:
+@dataclass(frozen=True, repr=False)
+class Comparison(Shown):
     """Cases beside each other; the first one that could be estimated is the base of the differences."""
 
     cases: tuple[Case, ...]
+
+    def __repr__(self) -> str:
+        return f"Comparison({', '.join(repr(case.name) for case in self.cases)})"
 
     @property
     def base(self) -> Estimate:

@@ -65,9 +65,9 @@ class Explanation:
         }
 
 
-def explain(problem: Problem) -> Explanation:
-    """Explain the estimate of a problem's own strategy."""
-    answer = estimate(problem)
+def explain(problem: Problem, measured_s: float | None = None) -> Explanation:
+    """Explain the estimate of a problem's own strategy, beside a measured step where there is one. [s]"""
+    answer = estimate(problem, measured_s=measured_s)
     plan = problem.plan()
     blocks = price_blocks(plan)
     rank = last_rank(answer.timeline.graph, answer.timeline.run)

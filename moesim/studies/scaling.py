@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, overload
 
+from moesim.base.display import Shown
 from moesim.base.errors import SpecError
 from moesim.estimator import estimate
 from moesim.problem import Problem
@@ -53,7 +54,28 @@ class Point:
         }
 
 
-def scaled(problem: Problem, nodes: Sequence[int], fixed: str = "batch") -> tuple[Point, ...]:
+@dataclass(frozen=True, repr=False)
+class Scaling(Shown, Sequence[Point]):
+    """The points of a curve, and what stays along it."""
+
+    points: tuple[Point, ...]
+    fixed: str
+
+    def __len__(self) -> int:
+        return len(self.points)
+
+    @overload
+    def __getitem__(self, index: int) -> Point: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[Point, ...]: ...
+    def __getitem__(self, index: int | slice) -> Point | tuple[Point, ...]:
+        return self.points[index]
+
+    def __repr__(self) -> str:
+        return f"Scaling({len(self.points)} points, the same {self.fixed})"
+
+
+def scaled(problem: Problem, nodes: Sequence[int], fixed: str = "batch") -> Scaling:
     """Estimates of a job on several numbers of nodes; its replicas take what the other degrees leave.
 
     Parameters
@@ -90,4 +112,4 @@ def scaled(problem: Problem, nodes: Sequence[int], fixed: str = "batch") -> tupl
         found.append(Point(count, gpus, batch, answer, answer.tokens_per_s_per_gpu / first))
     if first is None:
         raise SpecError(issues)
-    return tuple(found)
+    return Scaling(tuple(found), fixed)

@@ -106,10 +106,10 @@ def scaled_beside(
     SpecError
         Where the job as it stands runs on none of the sizes, or the changes cannot be made.
     """
-    ways = [Way({}, scaled(problem, nodes, fixed))]
+    ways = [Way({}, scaled(problem, nodes, fixed).points)]
     for changes in others:
         try:
-            ways.append(Way(changes, scaled(problem.with_changes(changes, "--beside"), nodes, fixed)))
+            ways.append(Way(changes, scaled(problem.with_changes(changes, "--beside"), nodes, fixed).points))
         except SpecError as error:
             empty = tuple(Point(point.nodes, point.gpus, point.global_batch, None, None) for point in ways[0].points)
             ways.append(Way(changes, empty, tuple(str(issue) for issue in error.issues)))

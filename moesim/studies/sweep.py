@@ -8,13 +8,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from moesim.base.display import Shown
 from moesim.base.errors import Collector, Issue, SpecError, did_you_mean
 from moesim.cost.pipeline import COMMUNICATION
 from moesim.estimator import estimate
 from moesim.problem import Problem
 from moesim.result import Estimate
 from moesim.studies.faults import with_changes
-from moesim.studies.knees import Curve, curve
+from moesim.studies.knees import Curve, curve, plain_value
 from moesim.studies.search.space import Vary, space
 
 MOST = 20_000
@@ -56,8 +57,8 @@ class Row:
         return "refused" if self.answer is None else "fits" if self.answer.feasible else "does not fit"
 
 
-@dataclass(frozen=True)
-class Sweep:
+@dataclass(frozen=True, repr=False)
+class Sweep(Shown):
     """Rows, the best first, then those that do not fit, then those that are refused.
 
     ``objective``: what they are ranked by. ``total``: combinations of the grid; fewer rows where it was stopped.
@@ -67,6 +68,10 @@ class Sweep:
     objective: str
     rows: tuple[Row, ...]
     total: int
+
+    def __repr__(self) -> str:
+        fits = sum(row.fits for row in self.rows)
+        return f"Sweep({self.total:,} combinations of {', '.join(self.axes)}, {fits:,} fit)"
 
     @property
     def best(self) -> Row | None:
@@ -122,7 +127,7 @@ class Sweep:
         """Plain values in SI units."""
         states = [row.state for row in self.rows]
         return {
-            "axes": {name: [_plain(value) for value in values] for name, values in self.axes.items()},
+            "axes": {name: [plain_value(value) for value in values] for name, values in self.axes.items()},
             "objective": self.objective,
             "total": self.total,
             "complete": len(self.rows) == self.total,
@@ -133,7 +138,10 @@ class Sweep:
 
     def row_dict(self, row: Row) -> dict[str, Any]:
         """One row as plain values in SI units."""
-        plain: dict[str, Any] = {"set": {name: _plain(value) for name, value in row.case.items()}, "state": row.state}
+        plain: dict[str, Any] = {
+            "set": {name: plain_value(value) for name, value in row.case.items()},
+            "state": row.state,
+        }
         if row.answer is None:
             return plain | {"refused": list(row.refused), "rules": list(row.rules), "reason": self.reason(row)}
         answer = row.answer
@@ -263,7 +271,3 @@ def _told(row: Row | None, members: Sequence[Row]) -> dict[str, Any]:
         "exposed_share": exposed_share(answer),
         "binding": answer.binding["resource"],
     }
-
-
-def _plain(value: Any) -> Any:
-    return list(value) if isinstance(value, tuple) else value

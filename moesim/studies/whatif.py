@@ -6,14 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from moesim.base.display import Shown
 from moesim.base.errors import SpecError
 from moesim.problem import Problem
 from moesim.studies.compare import Case, Comparison, comparison
 from moesim.studies.faults import PATH, Faulted, faulted
 
 
-@dataclass(frozen=True)
-class WhatIf:
+@dataclass(frozen=True, repr=False)
+class WhatIf(Shown):
     """Changes beside the base.
 
     ``faults``: what a fault does to the groups of each axis, by its name. ``together``: whether the last case has all
@@ -23,6 +24,9 @@ class WhatIf:
     comparison: Comparison
     faults: Mapping[str, Faulted] = field(default_factory=dict)
     together: bool = False
+
+    def __repr__(self) -> str:
+        return f"WhatIf({', '.join(repr(case.name) for case in self.comparison.cases)})"
 
     @property
     def interaction_s(self) -> float | None:

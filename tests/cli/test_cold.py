@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-HEAVY = ("pandas", "scipy", "matplotlib", "networkx", "joblib", "jinja2", "IPython")
+HEAVY = ("pandas", "scipy", "matplotlib", "networkx", "joblib", "jinja2", "ipywidgets", "IPython")
 
 SCRIPT = """
 import json, sys
@@ -33,6 +33,7 @@ def loaded(*arguments: str) -> set[str]:
         ("--help",),
         ("estimate", "--help"),
         ("roofline", "--help"),
+        ("report", "--help"),
         ("kernel", "gemm", "--help"),
         ("estimate", "qwen3-235b-h100x256"),
         ("estimate", "qwen3-235b-h100x256", "--json"),

@@ -120,8 +120,9 @@ def test_how_to_search_is_checked(moesim, small_file, options, what):
 
 
 def test_what_is_found_is_written_when_a_user_stops_it(moesim, small_file, tmp_path, monkeypatch):
-    def stop(*_):
-        raise KeyboardInterrupt
+    def stop(progress):
+        if progress.best:
+            raise KeyboardInterrupt
 
     @contextmanager
     def stopping():
@@ -148,7 +149,7 @@ def test_a_front_and_its_picture(moesim, small_file, tmp_path):
     picture = (tmp_path / "front.svg").read_text()
     assert "step time [s]" in picture
     assert "peak of the largest rank [GiB]" in picture
-    assert f"{len(pairs)} of {front['plans_fitting']} layouts that fit" in picture
+    assert f"{len(pairs)} of {front['plans_legal']} legal layouts" in picture
 
 
 def test_a_front_of_time_memory_and_money(moesim, small_file, tmp_path):

@@ -38,6 +38,17 @@ def test_rows_of_files_are_those_of_the_answer(moesim, swept, tmp_path):
     assert len(moesim(*swept, "--top", 2, "--json").json["rows"]) == 2
 
 
+def test_a_number_of_the_transport_in_use(moesim, small_file):
+    call = ("sweep", small_file, "--vary", "transport=deepep,hybridep", "--vary", "transport.num_sms=8,20")
+    rows = moesim(*call, "--json").json["rows"]
+    for row in rows:
+        paths = {"transport": row["set"]["transport"]}
+        paths[f"transports.{row['set']['transport']}.num_sms"] = row["set"]["transport.num_sms"]
+        options = [word for path, value in paths.items() for word in ("--set", f"{path}={value}")]
+        assert moesim("estimate", small_file, *options, "--json").json["step_time_s"] == row["step_time_s"]
+    assert len({row["step_time_s"] for row in rows}) > 1
+
+
 def test_what_if(moesim, small_file):
     call = ("whatif", small_file, "--change", "ep=4; micro_batch=2", "--fault", "nic:node3.rail5")
     found = moesim(*call, "--json").json

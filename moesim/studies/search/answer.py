@@ -6,13 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from moesim.base.display import Shown
 from moesim.reading import plain_strategy
 from moesim.result import Estimate
+from moesim.studies.search.block import Counts
 from moesim.studies.search.jobs import Job
 from moesim.studies.search.pool import Plan
 from moesim.studies.search.ranking import Aim
 from moesim.studies.search.space import Space
-from moesim.studies.search.walk import Counts
 
 
 @dataclass(frozen=True)
@@ -45,26 +46,27 @@ class Found:
         }
 
 
-@dataclass(frozen=True)
-class Search:
+@dataclass(frozen=True, repr=False)
+class Search(Shown):
     """The answer of a search.
 
-    ``refused``: plans by the first rule that refuses them. ``runs``: plans that were run exactly. ``seconds`` of the walk
-    and these runs, without the estimates of the best. ``plans_resumed``: those done by an earlier run that a checkpoint
-    tells of. ``complete``: whether it went through all spaces.
+    ``counts``: what became of the plans. ``resumed``: those done by an earlier run that a checkpoint tells of. ``runs``:
+    plans that were run exactly. ``seconds`` of the walk and these runs, without the estimates of the best. ``complete``:
+    whether it went through all spaces.
     """
 
     jobs: tuple[Job, ...]
     aim: Aim
-    plans_legal: int
-    plans_fitting: int
-    refused: Mapping[str, int]
-    plans_done: int
-    plans_resumed: int
+    counts: Counts
+    resumed: int
     runs: int
     seconds: float
     complete: bool
     top: tuple[Found, ...]
+
+    def __repr__(self) -> str:
+        best = f"best {self.top[0].plan.step_time_s:.4g} s" if self.top else "none fits"
+        return f"Search({self.plans_total:,} plans, {self.plans_legal:,} legal, {self.plans_fitting:,} fit, {best})"
 
     @property
     def space(self) -> Space:
@@ -77,9 +79,24 @@ class Search:
         return sum(job.space.size for job in self.jobs)
 
     @property
+    def plans_legal(self) -> int:
+        """Combinations that no rule refuses."""
+        return self.counts.legal
+
+    @property
+    def plans_fitting(self) -> int:
+        """Legal ones that fit in memory, among those of which it had to be known."""
+        return self.counts.fitting
+
+    @property
+    def refused(self) -> Mapping[str, int]:
+        """Plans by the first rule that refuses them."""
+        return self.counts.refused
+
+    @property
     def plans_per_s(self) -> float:
         """Combinations a second of this run. [1/s]"""
-        return (self.plans_done - self.plans_resumed) / self.seconds
+        return (self.counts.done - self.resumed) / self.seconds
 
     @property
     def axes(self) -> dict[str, tuple[Any, ...]]:
@@ -105,9 +122,10 @@ class Search:
         top = [found.to_dict(names) | {"slower_s": self.loses_by(found)} for found in self.top]
         return {
             "plans_total": self.plans_total,
-            "plans_done": self.plans_done,
-            "plans_resumed": self.plans_resumed,
+            "plans_done": self.counts.done,
+            "plans_resumed": self.resumed,
             "plans_legal": self.plans_legal,
+            "plans_bounded": self.counts.bounded,
             "plans_fitting": self.plans_fitting,
             "plans_run": self.runs,
             "seconds": self.seconds,

@@ -7,13 +7,13 @@ import json
 import os
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import moesim
 from moesim.base.errors import SpecError
 from moesim.reading import plain_strategy
+from moesim.studies.search.block import Counts
 from moesim.studies.search.jobs import Job
 from moesim.studies.search.pool import Plan
 from moesim.studies.search.ranking import Aim
@@ -35,7 +35,7 @@ def head(jobs: Sequence[Job], aim: Aim, parts: Sequence[Part]) -> dict[str, Any]
         "strategy": [(one.strategy, one.scenario.strategy.given) for one in problems],
         "space": [[(axis.name, axis.values) for axis in job.space.axes] for job in jobs],
         "objective": (aim, [job.price for job in jobs]),
-        "parts": [(name, None if region is None else region.flat.tolist()) for name, _, region in parts],
+        "order of parts": [(name, None if region is None else region.flat.tolist()) for name, _, region in parts],
     }
     digests = {name: hashlib.sha256(repr(value).encode()).hexdigest()[:16] for name, value in made.items()}
     return {"search": FORMAT, "moesim": moesim.__version__} | digests
@@ -84,15 +84,14 @@ class Checkpoint:
         """Refuse the file of another search."""
         other = [name for name, value in head.items() if found.get(name) != value]
         if other:
-            what = f"is of a search with another {', '.join(other)}"
+            what = f"is of a search with another {', '.join(other[:-1] or other)}"  # parts follow from all the others
             fix = "ask the same as before, or name another file"
             raise SpecError.single(OPTION, str(self._path), what, fix)
 
     def add(self, done: Done) -> None:
         """Note a finished part."""
-        plain = asdict(done) | {"part": done.name, "refused": dict(done.refused)}
+        plain = {"part": done.name, "number": done.number, "runs": done.runs, "counts": vars(done.counts)}
         plain["plans"] = [[plain_strategy(plan.strategy), plan.step_time_s, plan.peak_bytes] for plan in done.plans]
-        del plain["name"], plain["complete"]
         self._write(plain)
 
     def _write(self, plain: dict[str, Any]) -> None:
@@ -107,8 +106,8 @@ class Checkpoint:
 
 def _done(entry: dict[str, Any]) -> Done:
     plans = tuple(Plan(_strategy(plain), step, peak) for plain, step, peak in entry["plans"])
-    counts = {name: entry[name] for name in ("number", "runs", "done", "legal", "fitting")}
-    return Done(entry["part"], plans=plans, refused=Counter(entry["refused"]), **counts)
+    counts = Counts(**entry["counts"] | {"refused": Counter(entry["counts"]["refused"])})
+    return Done(entry["part"], entry["number"], plans, entry["runs"], counts)
 
 
 def _strategy(plain: dict[str, Any]) -> Strategy:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -73,11 +75,16 @@ class Frame:
     micro_batches: Array
     kinds: tuple[int, ...]
     busy: tuple[BusyRank, ...]
-    held: tuple[Held, ...]
     tail: Array
     stage_kinds: tuple[int, ...]
     sends: tuple[Numeric, ...]
     extra_warmup: int
+    _holding: Callable[[], tuple[Held, ...]]
+
+    @cached_property
+    def held(self) -> tuple[Held, ...]:
+        """What ranks hold, worked out when memory first asks."""
+        return self._holding()
 
 
 def frame(
@@ -115,18 +122,22 @@ def frame(
     sends, extra = _Sends(plan), _extra_warmup(problem, strategy)
     busy = tuple(_busy(plan, owned[rank], local, len(used), sends) for rank in sorted(set(last_of.values())))
     tails = [_tail(plan, rank, owned[rank]) for rank in sorted({*last_of.values(), *first_of.values()})]
-    states = {key: rank_state(plan, rank, [int(one) for one in owned[rank]]) for key, rank in first_of.items()}
+
+    def holding() -> tuple[Held, ...]:
+        states = {key: rank_state(plan, rank, [int(one) for one in owned[rank]]) for key, rank in first_of.items()}
+        return _held(plan, holdings, extra, local, states, micro_batches)
+
     return Frame(
         plan,
         columns,
         micro_batches,
         used,
         busy,
-        _held(plan, holdings, extra, local, states, micro_batches),
         np.minimum.reduce([wide(one, plan.shape) for one in tails]),
         tuple(local.tolist()),
         tuple(sends.behind),
         extra,
+        holding,
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
@@ -29,6 +29,9 @@ DERIVED = {
     "schedule_file": ("schedule",),
 }
 """Fields, beside degrees, that names in the rules of a software spec follow from."""
+RANKS = ("tp", "cp", "pp", "ep", "etp", "micro_batch")
+DERIVED_OF_DEGREES = DERIVED | dict.fromkeys(("num_micro_batches", "dp", "edp"), RANKS)
+"""The same with degrees."""
 
 
 class Watched:
@@ -47,11 +50,11 @@ class Watched:
         return frozenset(self._read)
 
 
-def framework_reads(rule: FrameworkRule) -> frozenset[str]:
-    """Fields that a rule of a software spec depends on, degrees of derived numbers left out."""
+def framework_reads(rule: FrameworkRule, derived: Mapping[str, tuple[str, ...]]) -> frozenset[str]:
+    """Fields that a rule of a software spec depends on, through the numbers that are ``derived`` of them too."""
     found: set[str] = set()
     for name in rule.names:
-        found.update(DERIVED.get(name, (name,)))
+        found.update(derived.get(name, (name,)))
     return frozenset(found & set(FIELDS))
 
 
@@ -84,8 +87,9 @@ class Memory:
     """Masks of rules, by the columns and by what the rule read of the strategy."""
 
     def __init__(self, problem: Problem) -> None:
-        self._problem = problem
+        self.problem = problem
         self._known: dict[tuple[int, Hashable], list[tuple[frozenset[str], dict[tuple[Any, ...], bool | Mask]]]] = {}
+        self._counts: dict[Hashable, tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.int64]]] = {}
         self.rules: tuple[Rule | FrameworkRule, ...] = (*ALL_RULES, *problem.software.rules)
 
     def ask(self, index: int, part: Part) -> tuple[bool | Mask, frozenset[str]]:
@@ -96,7 +100,8 @@ class Memory:
             found = table.get(tuple([getattr(strategy, name) for name in reads]))
             if found is not None:
                 return found, reads
-        mask, reads = self._evaluate(self.rules[index], strategy)
+        mask, every = self._evaluate(self.rules[index], strategy)
+        reads = every - set(DEGREES)
         values = tuple([getattr(strategy, name) for name in reads])
         for known, table in tables:
             if known == reads:
@@ -106,29 +111,48 @@ class Memory:
         return mask, reads
 
     def _evaluate(self, rule: Rule | FrameworkRule, strategy: Strategy) -> tuple[bool | Mask, frozenset[str]]:
-        candidate = self._problem.candidate(strategy)
+        candidate = self.problem.candidate(strategy)
         if isinstance(rule, FrameworkRule):
             holds: Any = rule.holds(candidate.values())
-            reads = framework_reads(rule)
+            reads = framework_reads(rule, DERIVED)
         else:
             watched = Watched(strategy)
             holds = rule.holds(replace(candidate, strategy=cast(Strategy, watched)))
             reads = watched.noted
         mask = np.asarray(holds, dtype=bool)
         same = bool(mask.all()) if mask.all() or not mask.any() else np.broadcast_to(mask, strategy.shape)
-        return same, reads - set(DEGREES)
+        return same, reads
+
+    def micro_batches(self, part: Part) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.int64]]:
+        """Micro-batches of each column of a part, the numbers that occur, and which of them each column has."""
+        key = (part.name, part.strategy.pp)
+        if key not in self._counts:
+            told = self.problem.candidate(part.strategy).num_micro_batches
+            counts = np.array(np.broadcast_to(told, part.strategy.shape), dtype=float)
+            self._counts[key] = (counts, *np.unique(counts, return_inverse=True))
+        return self._counts[key]
+
+    def settled(self, strategy: Strategy, fields: frozenset[str]) -> Iterator[tuple[str, bool | Mask]]:
+        """Names and masks of rules that read nothing but some fields, whatever the others are."""
+        for index, rule in enumerate(self.rules):
+            if isinstance(rule, FrameworkRule) and not framework_reads(rule, DERIVED_OF_DEGREES) <= fields:
+                continue
+            mask, reads = self._evaluate(rule, strategy)
+            if reads <= fields:
+                yield self.name(index), mask
 
     def name(self, index: int) -> str:
         """What a refusal is counted under."""
         rule = self.rules[index]
-        return rule.name if isinstance(rule, Rule) else f"{self._problem.software.name}: {rule.name}"
+        return rule.name if isinstance(rule, Rule) else f"{self.problem.software.name}: {rule.name}"
 
 
 @dataclass
 class Standing:
     """Which columns of a part are legal in one shape, as far as methods do not matter.
 
-    ``pending``: rules that look at a method; ``refused``: columns that each rule refuses first.
+    ``pending``: rules that look at a method; ``refused``: columns that each rule refuses first; ``known``: what is legal
+    with some methods, by those that the open rules look at.
     """
 
     alive: Mask
@@ -136,6 +160,7 @@ class Standing:
     stages: tuple[Stage, ...] = ()
     pending: list[int] = field(default_factory=list)
     refused: Counter[str] = field(default_factory=Counter)
+    known: list[tuple[tuple[str, ...], dict[tuple[Any, ...], tuple[Mask, Counter[str]]]]] = field(default_factory=list)
 
     def refuse(self, name: str, holds: bool | Mask) -> None:
         """Take out the columns in which a rule does not hold."""
@@ -148,42 +173,76 @@ class Standing:
             self.alive = self.alive & ~out
 
 
-def standing(memory: Memory, problem: Problem, part: Part, methods: Sequence[str]) -> Standing:
-    """What the schedule, the layout and the rules say of the columns of a part; rules that read a method are left open.
+def shape_refusal(memory: Memory, strategy: Strategy, fields: frozenset[str]) -> str | None:
+    """The rule that refuses a shape of a pipeline whatever the degrees and methods are; None where none does.
 
-    What refuses all columns is asked first. Nothing else is asked then.
+    Parameters
+    ----------
+    memory
+        The rules.
+    strategy
+        One strategy with the shape.
+    fields
+        What rules may look at: fields that are the same in all plans with the shape.
+    """
+    model, schedule = memory.problem.model, find_schedule(strategy.schedule)
+    if schedule.chunks not in (None, strategy.vpp):
+        for violation in schedule.constraints(strategy.pp, 1, strategy.vpp):
+            return violation.rule
+    placed = place_layers(len(model.layers), strategy.pp * strategy.vpp, strategy.layout, model.mtp_layers)
+    if isinstance(placed, Violation):
+        return placed.rule
+    return next((name for name, holds in memory.settled(strategy, fields) if holds is False), None)
+
+
+def standing(memory: Memory, problem: Problem, part: Part, methods: Sequence[str]) -> Standing:
+    """What the rules say of the columns of a part whose shape is not refused; those that read a method are left open.
+
+    Once a rule refuses all columns nothing else is asked.
     """
     strategy = part.strategy
     found = Standing(np.ones(strategy.shape, dtype=bool), np.zeros(strategy.shape))
     model, schedule = problem.model, find_schedule(strategy.schedule)
-    if schedule.chunks not in (None, strategy.vpp):  # whatever the micro-batches are
-        for violation in schedule.constraints(strategy.pp, 1, strategy.vpp)[:1]:
-            found.refuse(violation.rule, False)
-            return found
     placed = place_layers(len(model.layers), strategy.pp * strategy.vpp, strategy.layout, model.mtp_layers)
-    if isinstance(placed, Violation):
-        found.refuse(placed.rule, False)
-        return found
+    assert isinstance(placed, tuple)
     found.stages = placed * schedule.pipelines
     for index in range(len(memory.rules)):
         holds, reads = memory.ask(index, part)
         if reads.isdisjoint(methods):
             found.refuse(memory.name(index), holds)
-            if holds is False:
+            if not found.alive.any():
                 return found
         else:
             found.pending.append(index)
-    candidate = problem.candidate(strategy)
-    found.micro_batches = np.broadcast_to(candidate.num_micro_batches, strategy.shape)
-    for count in np.unique(found.micro_batches[found.alive]):
-        for violation in schedule.constraints(strategy.pp, int(count), strategy.vpp)[:1]:
-            found.refuse(violation.rule, found.micro_batches != count)
+    found.micro_batches, counts, which = memory.micro_batches(part)
+    for place in np.flatnonzero(np.bincount(which[found.alive], minlength=len(counts))):
+        for violation in schedule.constraints(strategy.pp, int(counts[place]), strategy.vpp)[:1]:
+            found.refuse(violation.rule, which != place)
     return found
 
 
-def with_methods(memory: Memory, part: Part, before: Standing) -> tuple[Mask, Counter[str]]:
-    """The legal columns of a part with its methods, and the columns that each rule that was left open refuses."""
+def with_methods(memory: Memory, part: Part, before: Standing, methods: Mapping[str, Any]) -> tuple[Mask, Counter[str]]:
+    """The legal columns of a part with some methods, and the columns that each rule that was left open refuses.
+
+    Rules are asked once for the methods that they look at.
+    """
+    if not before.pending:
+        return before.alive, Counter()
+    for names, known in before.known:
+        found = known.get(tuple([methods[name] for name in names]))
+        if found is not None:
+            return found
+    chosen = Part(part.name, part.strategy.replace(**methods))
     now = Standing(before.alive, before.micro_batches)
+    looked: set[str] = set()
     for index in before.pending:
-        now.refuse(memory.name(index), memory.ask(index, part)[0])
+        holds, reads = memory.ask(index, chosen)
+        looked |= reads
+        now.refuse(memory.name(index), holds)
+    read = tuple(name for name in methods if name in looked)
+    table = next((known for names, known in before.known if names == read), None)
+    if table is None:
+        table = {}
+        before.known.append((read, table))
+    table[tuple([methods[name] for name in read])] = (now.alive, now.refused)
     return now.alive, now.refused

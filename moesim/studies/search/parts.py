@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import itertools
-import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,23 +14,8 @@ from moesim.studies.search.legality import DERIVED, Part
 from moesim.studies.search.space import Space
 from moesim.workload.strategy import DEGREES, FIELDS, OFF, Strategy
 
-BLOCK = 8192
-"""Columns that are looked at together, so that memory stays the same whatever the space."""
-
 Columns = dict[str, NDArray[np.float64]]
 Index = NDArray[np.int64]
-
-
-@dataclass(frozen=True, eq=False)
-class Region:
-    """A part of a space that can be walked by itself: some combinations of the degrees, with all that is not a degree.
-
-    It can be pickled. ``number``: its place in the order of the regions, the same in every run of the same search;
-    ``flat``: places of its combinations among all of the degrees. (n,)
-    """
-
-    number: int
-    flat: Index
 
 
 @dataclass(frozen=True)
@@ -44,13 +28,6 @@ class Degrees:
     def size(self) -> int:
         """Number of combinations."""
         return len(self.columns["tp"])
-
-
-def regions(space: Space) -> Iterator[Region]:
-    """All combinations of the degrees of a space, a block at a time."""
-    total = math.prod(len(axis.values) for axis in space.part(DEGREES))
-    for number, start in enumerate(range(0, total, BLOCK)):
-        yield Region(number, np.arange(start, min(start + BLOCK, total)))
 
 
 def degrees(space: Space, flat: Index) -> Degrees:

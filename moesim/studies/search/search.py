@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import replace
@@ -13,14 +14,14 @@ from moesim.base.errors import Collector
 from moesim.estimator import estimate
 from moesim.problem import Problem
 from moesim.studies.search.answer import Found, Progress, Search
+from moesim.studies.search.block import Counts
 from moesim.studies.search.checkpoint import Checkpoint, head
 from moesim.studies.search.jobs import Job, Price, jobs
 from moesim.studies.search.pool import Plan
 from moesim.studies.search.ranking import Aim, Ranked, Ranking, aim
 from moesim.studies.search.space import Vary
 from moesim.studies.search.spread import on_cluster, on_cores
-from moesim.studies.search.tasks import Done, Part, Task, Worker, parts, whole
-from moesim.studies.search.walk import Counts
+from moesim.studies.search.tasks import Done, Part, Task, Worker, pieces
 
 Show = Callable[[Progress], None]
 
@@ -74,20 +75,22 @@ def search(
     _check(problem, workers, scheduler)
     found = jobs(problem, vary, price)
     wanted = aim(found, pareto or (objective,), top, "--pareto" if pareto else "--objective")
-    apart = workers > 1 or scheduler is not None
-    split = parts if apart or checkpoint is not None else whole
+    run = _Run(found, wanted, progress)
     with ExitStack() as stack:
-        run = _Run(found, wanted, split(found), progress)
-        if checkpoint is not None:
-            run.keep(stack.enter_context(closing(Checkpoint(Path(checkpoint), head(found, wanted, run.parts)))))
-        tasks = run.tasks()
-        if scheduler is not None:
-            ended = on_cluster(found, tasks, scheduler)
-        elif workers > 1:
-            ended = on_cores(found, tasks, workers)
-        else:
-            ended = run.here(tasks)
-        complete = run.gather(stack.enter_context(closing(ended)))
+        try:
+            run.split(apart=workers > 1 or scheduler is not None or checkpoint is not None)
+            if checkpoint is not None:
+                file = Checkpoint(Path(checkpoint), head(found, wanted, run.parts))
+                run.keep(stack.enter_context(closing(file)))
+            if scheduler is not None:
+                ended = on_cluster(found, run.tasks(), scheduler)
+            elif workers > 1:
+                ended = on_cores(found, run.tasks(), workers)
+            else:
+                ended = run.here()
+            complete = run.gather(stack.enter_context(closing(ended)))
+        except KeyboardInterrupt:
+            complete = False
     return run.answer(complete)
 
 
@@ -105,25 +108,31 @@ def _check(problem: Problem, workers: int, scheduler: str | None) -> None:
 class _Run:
     """A search under way."""
 
-    def __init__(
-        self, jobs: tuple[Job, ...], aim: Aim, split: tuple[list[Part], list[Done]], progress: Show | None
-    ) -> None:
-        self.parts, known = split
+    def __init__(self, jobs: tuple[Job, ...], aim: Aim, progress: Show | None) -> None:
+        self.parts: list[Part] = []
         self._jobs, self._aim, self._progress = jobs, aim, progress
         self._ranking = Ranking(jobs, aim)
         self._counts, self._runs, self._resumed = Counts(), 0, 0
         self._checkpoint: Checkpoint | None = None
         self._finished: set[str] = set()
         self._started = time.perf_counter()
-        for one in known:
-            self._add(one)
+
+    def split(self, apart: bool) -> None:
+        """Make parts of the spaces, or one of each."""
+        for number, job in enumerate(self._jobs):
+            if not apart:
+                self.parts.append((f"{number}", number, None))
+                continue
+            found, counts = pieces(job, self._told)
+            self.parts += [(f"{number}-{place}", number, region) for place, region in enumerate(found)]
+            self._add(Done("", number, counts=counts))
 
     def keep(self, checkpoint: Checkpoint) -> None:
         """Take in what is finished, and note what will be."""
         self._checkpoint = checkpoint
         for one in checkpoint.finished.values():
             self._add(one)
-            self._resumed += one.done
+            self._resumed += one.counts.done
             self._finished.add(one.name)
 
     def tasks(self) -> Iterator[Task]:
@@ -132,10 +141,10 @@ class _Run:
             if name not in self._finished:
                 yield Task(name, number, region, self._aim, self._ranking.rivals(number))
 
-    def here(self, tasks: Iterator[Task]) -> Generator[Done]:
-        """Work on tasks in this process."""
+    def here(self) -> Generator[Done]:
+        """Work on them in this process."""
         worker = Worker(self._jobs)
-        for task in tasks:
+        for task in self.tasks():
             done = worker.work(task, self._told)
             yield done
             if not done.complete:
@@ -143,24 +152,21 @@ class _Run:
 
     def gather(self, ended: Iterator[Done]) -> bool:
         """Take in what ends, and say whether all did."""
-        try:
-            for done in ended:
-                if done.complete and self._checkpoint is not None:
-                    self._checkpoint.add(done)  # before its plans are rivals of others
-                self._add(done)
-                if not done.complete:
-                    return False
-                self._told(Counts(), None)
-        except KeyboardInterrupt:
-            return False
+        for done in ended:
+            if done.complete and self._checkpoint is not None:
+                self._checkpoint.add(done)  # before its plans are rivals of others
+            self._add(done)
+            if not done.complete:
+                return False
+            self._told(Counts())
         return True
 
     def _add(self, done: Done) -> None:
-        self._counts = _sum(self._counts, Counts(done.done, done.legal, done.fitting, done.refused))
+        self._counts = _sum(self._counts, done.counts)
         self._runs += done.runs
         self._ranking.take(done.number, done.plans)
 
-    def _told(self, counts: Counts, best: Plan | None) -> None:
+    def _told(self, counts: Counts, best: Plan | None = None) -> None:
         if self._progress is not None:
             known = self._ranking.best
             shown = known[0].plan if known else best
@@ -177,15 +183,12 @@ class _Run:
             answer = estimate(job.problem, one.plan.strategy)
             plan = replace(one.plan, step_time_s=answer.step_time_s, peak_bytes=answer.memory.peak_bytes)
             told[Ranked(one.number, plan)] = Found(plan, answer, job)
-        refused = dict(sorted(counts.refused.items(), key=lambda entry: (-entry[1], entry[0])))
+        refused = Counter(dict(sorted(counts.refused.items(), key=lambda entry: (-entry[1], entry[0]))))
         best = tuple(told[one] for one in self._ranking.sorted(told))
         return Search(
             self._jobs,
             self._aim,
-            counts.legal,
-            counts.fitting,
-            refused,
-            counts.done,
+            replace(counts, refused=refused),
             self._resumed,
             self._runs,
             seconds,
@@ -198,6 +201,7 @@ def _sum(one: Counts, other: Counts) -> Counts:
     return Counts(
         one.done + other.done,
         one.legal + other.legal,
+        one.bounded + other.bounded,
         one.fitting + other.fitting,
         one.refused + other.refused,
     )

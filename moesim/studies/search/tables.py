@@ -13,7 +13,7 @@ from moesim.cost.kept import kept, stage_bytes, waiting
 from moesim.cost.memory import Transient, transients, transport_buffers
 from moesim.cost.plan import Plan
 from moesim.problem import Problem
-from moesim.studies.search.paths import CHAIN, EXCHANGE, FIRST_OUT, HOST, LOOP, SM, block_pass
+from moesim.studies.search.paths import EXCHANGE, FIRST_OUT, HOST, LOOP, SM, block_pass
 from moesim.workload.stages import Stage
 from moesim.workload.strategy import Strategy
 
@@ -125,7 +125,7 @@ def tables(
     return Tables(plan, blocks, kinds, times, held, transients(plan, blocks))
 
 
-class _Passes:
+class Passes:
     """Passes of the blocks, once each."""
 
     def __init__(self, plan: Plan) -> None:
@@ -133,6 +133,7 @@ class _Passes:
         self._known: dict[tuple[int, str], Array] = {}
 
     def of(self, block: PricedBlock, kind: str) -> Array:
+        """Seconds of a block on lanes and paths. (6, n) [s]"""
         key = (id(block), kind)
         if key not in self._known:
             if kind == "F":
@@ -144,26 +145,33 @@ class _Passes:
             self._known[key] = block_pass(ops, self._plan.machine.host.sync, self._plan.shape)
         return self._known[key]
 
+    def sums(self, chunk: list[PricedBlock], kind: str) -> Array:
+        """Sums over the blocks of a chunk. (6, n) [s]"""
+        found = np.zeros((6, *self._plan.shape))
+        for block, count in counted(chunk):
+            found += count * self.of(block, kind)
+        return found
+
     def total(self, chunk: list[PricedBlock], kind: str) -> tuple[Array, Array]:
         """Seconds on lanes and paths of a chunk, and its least time. (6, n), (n,) [s]"""
-        order = chunk if kind == "F" else chunk[::-1]
-        if not order:
-            nothing = np.zeros((6, *self._plan.shape))
-            return nothing, nothing[0]
-        counts: dict[int, tuple[PricedBlock, int]] = {}
-        for block in order:
-            counts[id(block)] = (block, counts.get(id(block), (block, 0))[1] + 1)
-        sums = np.zeros((6, *self._plan.shape))
-        for block, count in counts.values():
-            sums += count * self.of(block, kind)
-        last = self.of(order[-1], kind)
+        sums = self.sums(chunk, kind)
+        if not chunk:
+            return sums, sums[0]
+        last = self.of(chunk[-1] if kind == "F" else chunk[0], kind)
         ends_on_device = sums[LOOP] - last[LOOP] + last[FIRST_OUT]
-        least = np.maximum.reduce([sums[SM], sums[EXCHANGE], sums[HOST], sums[CHAIN], sums[LOOP], ends_on_device])
-        return sums, least
+        return sums, np.maximum.reduce([*sums[:FIRST_OUT], ends_on_device])
+
+
+def counted(chunk: list[PricedBlock]) -> list[tuple[PricedBlock, int]]:
+    """Different blocks of a chunk, and how many of each it has."""
+    counts: dict[int, tuple[PricedBlock, int]] = {}
+    for block in chunk:
+        counts[id(block)] = (block, counts.get(id(block), (block, 0))[1] + 1)
+    return list(counts.values())
 
 
 def _times(plan: Plan, blocks: Blocks, stages: tuple[Stage, ...], splits: bool) -> Times:
-    passes = _Passes(plan)
+    passes = Passes(plan)
     shape = (len(stages), *plan.shape)
     forward, backward, split = np.empty(shape), np.empty(shape), np.empty((2, *shape))
     lanes = np.empty((3, *shape))

@@ -5,18 +5,19 @@ from __future__ import annotations
 import pickle
 import signal
 import threading
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
+import numpy as np
+
 import moesim
 from moesim.base.errors import SpecError
+from moesim.studies.search.block import Counts
 from moesim.studies.search.jobs import Job
-from moesim.studies.search.parts import Region
 from moesim.studies.search.pool import Plan, Pool, Rival
 from moesim.studies.search.ranking import Aim
-from moesim.studies.search.walk import Counts, Walk
+from moesim.studies.search.walk import Region, Walk
 
 COLUMNS = 512
 """Combinations of degrees in a part at most: enough to be worked on together, few enough to share out."""
@@ -50,36 +51,19 @@ class Done:
     number: int
     plans: tuple[Plan, ...] = ()
     runs: int = 0
-    done: int = 0
-    legal: int = 0
-    fitting: int = 0
-    refused: Counter[str] = field(default_factory=Counter)
+    counts: Counts = field(default_factory=Counts)
     complete: bool = True
 
 
-def whole(jobs: tuple[Job, ...]) -> tuple[list[Part], list[Done]]:
-    """Every space as one part."""
-    return [(f"{number}", number, None) for number in range(len(jobs))], []
-
-
-def parts(jobs: tuple[Job, ...]) -> tuple[list[Part], list[Done]]:
-    """Parts of all spaces, and what is known of them without looking at any."""
-    found: list[Part] = []
-    known = []
-    for number, job in enumerate(jobs):
-        walk = Walk(job.space, Pool(job.problem, 1))
-        for region in walk.parts():
-            for start in range(0, len(region.flat), COLUMNS):
-                piece = replace(region, flat=region.flat[start : start + COLUMNS])
-                found.append((f"{number}-{region.number}-{start}", number, piece))
-        known.append(_done(f"{number}", number, walk, True))
-    return found, known
-
-
-def _done(name: str, number: int, walk: Walk, complete: bool) -> Done:
-    counts, pool = walk.counts, walk.pool
-    told = (counts.done, counts.legal, counts.fitting, counts.refused)
-    return Done(name, number, tuple(pool.best), pool.runs, *told, complete)
+def pieces(job: Job, told: Callable[[Counts], None]) -> tuple[list[Region], Counts]:
+    """Parts of the space of a job, the most promising first, and what is known of the plans in none of them."""
+    walk = Walk(job.space, Pool(job.problem, 1))
+    found = []
+    for region in walk.parts(lambda: told(walk.counts)):
+        for start in range(0, len(region.flat), COLUMNS):
+            some = {name: value[start : start + COLUMNS] for name, value in vars(region).items() if np.ndim(value)}
+            found.append(replace(region, **some))
+    return found, walk.counts
 
 
 class Worker:
@@ -96,7 +80,7 @@ class Worker:
         if task.number not in self._walks:
             self._walks[task.number] = Walk(job.space, pool)
         walk = self._walks[task.number]
-        walk.pool, walk.counts = pool, Counts()
+        walk.begin(pool)
         complete = True
 
         def tell() -> None:
@@ -107,11 +91,10 @@ class Worker:
                 walk.run(tell)
             else:
                 walk.run_part(task.region, tell)
-                pool.finish()
         except KeyboardInterrupt:
             complete = False
             pool.run(pool.top)
-        return _done(task.name, task.number, walk, complete)
+        return Done(task.name, task.number, tuple(pool.best), pool.runs, walk.counts, complete)
 
 
 _of_thread = threading.local()

@@ -15,7 +15,7 @@ def lines(tiny, vary, tmp_path_factory):
     path = tmp_path_factory.mktemp("stopped") / "s.jsonl"
 
     def stop(progress):
-        if len(path.read_text().splitlines()) == 3:
+        if path.exists() and len(path.read_text().splitlines()) == 3:
             raise KeyboardInterrupt
 
     with pytest.MonkeyPatch.context() as patch:
@@ -38,12 +38,12 @@ def test_it_goes_on_where_it_was(stopped, tiny, vary, told, whole):
     found = search(tiny, vary, top=5, checkpoint=stopped)
     assert told(found) == told(whole)
     lines = [json.loads(line) for line in stopped.read_text().splitlines()]
-    assert found.plans_resumed == sum(one["done"] for one in lines[1:3]) > 0
-    assert found.plans_per_s == (found.plans_done - found.plans_resumed) / found.seconds
+    assert found.resumed == sum(one["counts"]["done"] for one in lines[1:3]) > 0
+    assert found.plans_per_s == (found.counts.done - found.resumed) / found.seconds
     assert len({one["part"] for one in lines[1:]}) == len(lines) - 1 == 6
     again = search(tiny, vary, top=5, checkpoint=stopped, workers=2)
     assert told(again) == told(whole)
-    assert again.plans_resumed == again.plans_total
+    assert again.resumed == again.plans_legal
 
 
 def test_a_line_that_was_cut_off_is_done_again(stopped, tiny, vary, told, whole):
@@ -51,7 +51,7 @@ def test_a_line_that_was_cut_off_is_done_again(stopped, tiny, vary, told, whole)
     stopped.write_text(text[:-40])
     assert told(search(tiny, vary, top=5, checkpoint=stopped)) == told(whole)
     lines = [json.loads(line) for line in stopped.read_text().splitlines()]
-    assert sum(one.get("done", 0) for one in lines) == whole.plans_total
+    assert len({one["part"] for one in lines[1:]}) == len(lines) - 1 == 6
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_the_file_of_another_search_is_refused(stopped, tiny, vary, changes, opt
 
 
 def test_another_space_is_refused(stopped, tiny, vary):
-    with pytest.raises(SpecError, match="of a search with another space, parts"):
+    with pytest.raises(SpecError, match="of a search with another space; ask"):
         search(tiny, {**vary, "tp": [1, 2, 4]}, top=5, checkpoint=stopped)
 
 

@@ -105,7 +105,7 @@ def test_a_search_equals_brute_force(variants, seed):
     assert set(walk.counts.refused) <= known
 
     fitting = {strategy: place for place, strategy in enumerate(legal) if exact.fits[place]}
-    assert walk.counts.fitting == len(fitting)
+    assert walk.counts.fitting + walk.counts.bounded >= len(fitting) >= walk.counts.fitting
     assert {strategy for strategy, _, _ in pool.given} == set(fitting)
     for strategy, bound, peak in pool.given:
         place = fitting[strategy]
@@ -123,7 +123,8 @@ def test_the_answer_is_that_of_single_estimates(tiny):
     answers = [estimate(tiny, one) for one in combinations(tiny, vary) if not tiny.check(one)]
     fitting = sorted((one.step_time_s, one.memory.peak_bytes) for one in answers if one.feasible)
     assert (found.plans_total, found.plans_legal, found.plans_fitting) == (24, len(answers), len(fitting))
-    assert found.refused["ranks"] == 8  # tp = 3, whatever the others are
+    assert found.refused["megatron-core: schedules"] == 12  # gpipe, whatever the others are
+    assert found.refused["heads"] == 4  # tp = 3, whatever the others are but gpipe
     assert [one.plan.step_time_s for one in found.top] == pytest.approx([step for step, _ in fitting[:3]], rel=1e-9)
     told = found.to_dict()
     assert told["complete"]
@@ -155,9 +156,10 @@ def test_a_stopped_search_tells_what_it_has(tiny):
         if progress.counts.fitting:
             raise KeyboardInterrupt
 
-    found = search(tiny, {"tp": [1, 2], "recompute": [["full"], []]}, progress=stop)
+    vary: Vary = {"tp": [1, 2], "recompute": [["full"], []], "transport": ["nccl-alltoall", "deepep"]}
+    found = search(tiny, vary, progress=stop)
     assert not found.complete
-    assert 0 < found.plans_done < found.plans_total
+    assert 0 < found.counts.done < found.plans_total
     assert found.top
 
 

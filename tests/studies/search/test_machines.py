@@ -41,7 +41,7 @@ def test_they_are_ranked_together(tiny, pairs, fine, tmp_path, objective, checkp
     best = [(one.job.problem.machine.num_gpus, one.plan.step_time_s, one.plan.peak_bytes) for one in found.top]
     assert best == sorted(pairs, key=keys[objective])[:6]
     assert found.plans_total == 2 * 16
-    assert found.plans_fitting == len(pairs)
+    assert found.plans_fitting + found.counts.bounded == len(pairs) == found.plans_legal
     for one in found.to_dict()["top"]:
         assert one["varied"]["cluster.count"] == str(one["num_gpus"] // 8)
         wanted = tokens_per_dollar(tiny, one["num_gpus"], one["step_time_s"])

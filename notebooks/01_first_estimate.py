@@ -12,18 +12,19 @@
 # ---
 
 # %% [markdown]
-# # A first estimate
+# # 1. A first estimate
 #
 # Qwen3-235B-A22B on 256 H100: how long is one training step, where does it go, what would change it?
 
 # %%
 import itertools
 
-import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 
 import moesim
+from moesim.report import figures
+from moesim.studies.compare import comparison
 from moesim.studies.explain import explain
 
 # %% [markdown]
@@ -40,64 +41,47 @@ answer = moesim.estimate(problem)
 answer
 
 # %% [markdown]
-# Fields that nobody gave were filled in from the software spec:
+# The step time is the end of a timeline: forwards and backwards of 128 micro-batches on eight pipeline ranks, each with four
+# chunks of layers. Shown here with fewer micro-batches, so that they can be told apart.
 
 # %%
-answer.assumed
+moesim.estimate(problem.with_changes({"global_batch": 256})).timeline
 
 # %% [markdown]
-# The constants that the answer depends on most, and how strong their sources are. An elasticity of -0.5 means: one per cent
-# more of the constant, half a per cent less step time.
+# ## How far to trust it
+#
+# The interval is made of what is uncertain: prices of kernels and messages, constants, fields that nobody gave. The widest bar
+# is what to measure first.
 
 # %%
-pd.DataFrame([vars(constant) for constant in answer.constants[:8]]).set_index("path")
+figures.tornado(answer, 8)
+
+# %% [markdown]
+# Every constant knows its source. An elasticity of -0.3 means: one per cent more of it, 0.3 per cent less step time.
+
+# %%
+pd.DataFrame([vars(constant) for constant in answer.constants[:6]]).set_index("setting")[
+    ["value", "elasticity", "kind", "source"]
+]
 
 # %% [markdown]
 # ## What if
 #
-# `with_changes` takes the paths of `--set`: strategy fields, scenario fields, numbers of the hardware.
+# A comparison sets changes beside the scenario, term by term. Paths are those of `--set`: fields of the strategy or the scenario,
+# numbers of the hardware.
 
 # %%
-changes = {
-    "as it is": {},
-    "overlapped expert exchange": {"overlap_ep": True},
-    "experts over 16 ranks": {"ep": 16},
-    "experts in one node": {"ep": 8},
-    "NCCL all-to-all": {"transport": "nccl-alltoall"},
-    "full recomputation": {"recompute": ["full"]},
-    "FP8 in blocks": {"precision": "fp8-blockwise"},
-    "4.8 TB/s of HBM": {"gpu.memory_bandwidth": "4.8 TB/s"},
-    "twice the nodes, same batch": {"cluster.count": 64},
-    "B200": {"cluster.node": "hgx-b200"},
-}
-answers = {name: moesim.estimate(problem.with_changes(change)) for name, change in changes.items()}
-pd.DataFrame(
-    {
-        name: {
-            "step [s]": one.step_time_s,
-            "TFLOP/s per GPU": one.tflop_per_s_per_gpu,
-            "EP exposed [s]": one.exposed_s["ep"],
-            "idle [%]": 100 * one.bubble_fraction,
-            "peak [GiB]": one.memory.peak_bytes / 2**30,
-            "binding": one.binding["resource"],
-        }
-        for name, one in answers.items()
-    }
-).T
-
-# %% [markdown]
-# Where the step goes, on the rank that finishes last. It is not always the busiest one: `busy_s` has the time that each
-# pipeline rank computes.
-
-# %%
-parts = pd.DataFrame({name: one.breakdown_s for name, one in answers.items()}).T
-parts = parts.loc[:, parts.max() > 0.02]
-axes = parts.plot.barh(stacked=True, figsize=(10, 4), colormap="tab20", width=0.75)
-axes.invert_yaxis()
-axes.set_xlabel("seconds of the step")
-axes.legend(ncols=1, loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False)
-axes.spines[["top", "right"]].set_visible(False)
-plt.show()
+comparison(
+    {"as it is": problem},
+    [
+        {"overlap_ep": "true"},
+        {"ep": "16"},
+        {"transport": "nccl-alltoall"},
+        {"recompute": "full"},
+        {"gpu.memory_bandwidth": "4.8 TB/s"},
+        {"cluster.node": "hgx-b200"},
+    ],
+)
 
 # %% [markdown]
 # ## Many strategies at once
@@ -169,3 +153,9 @@ pd.DataFrame(
         for one in [moesim.estimate(llama.with_changes({"dp_sharding": name, "overlap_param_gather": False}))]
     }
 ).T
+
+# %% [markdown]
+# ## All of it on one page
+#
+# `moesim report qwen3-235b-h100x256 -o report.html` writes an estimate with its timeline, memory, methods, evidence and sources as
+# one file that can be sent to somebody.

@@ -1,0 +1,321 @@
+"""A block of degrees in all shapes and with all methods: what is legal, what may be good, what fits."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from moesim.evaluator import evaluate
+from moesim.problem import Problem
+from moesim.studies.search.bounds import step_bounds
+from moesim.studies.search.floors import floors, relaxed
+from moesim.studies.search.frames import Frame, frame
+from moesim.studies.search.holding import Holdings
+from moesim.studies.search.legality import Mask, Memory, Part, Standing, shape_refusal, standing, with_methods
+from moesim.studies.search.parts import Defaults, Degrees
+from moesim.studies.search.peaks import peak_bytes
+from moesim.studies.search.pool import Batch, Pool
+from moesim.studies.search.refine import least_times
+from moesim.studies.search.space import SHAPE, Axis, Space
+from moesim.studies.search.tables import Array, StageKinds, Tables, tables
+from moesim.timeline.schedules import find_schedule
+from moesim.workload.strategy import DEGREES, FIELDS, Strategy
+
+PIECE = 8192
+"""Columns that are priced at a time."""
+ENOUGH = 20
+"""Plans that wait for each one wanted before the first are run: most of those to come are then known to be worse."""
+OF_LAYERS = ("recompute", "transport")
+"""Methods on which neither the state of a rank nor its messages depend."""
+CATEGORIES = tuple(name for name in FIELDS if name not in DEGREES)
+OF_TABLES = tuple(name for name in CATEGORIES if name not in (*SHAPE, "overlap_p2p"))
+"""Fields that prices and bytes of a layer may depend on."""
+
+
+@dataclass
+class Counts:
+    """Plans of which it is known what becomes of them.
+
+    ``done`` of them, of which some are ``legal``, and each of the others is ``refused`` by a rule. Of the legal ones, some
+    are ``bounded``: a bound of their step says that they are none of the best, so that nobody asked whether they
+    fit. Of the others, some are ``fitting``.
+    """
+
+    done: int = 0
+    legal: int = 0
+    bounded: int = 0
+    fitting: int = 0
+    refused: Counter[str] = field(default_factory=Counter)
+
+
+def choices(axes: Iterable[Axis]) -> Iterator[dict[str, Any]]:
+    """All combinations of the values of axes."""
+    axes = tuple(axes)
+    names = [axis.name for axis in axes]
+    for values in itertools.product(*(axis.values for axis in axes)):
+        yield dict(zip(names, values, strict=True))
+
+
+class Shared:
+    """What all blocks of a search share."""
+
+    def __init__(self, space: Space, pool: Pool, counts: Counts) -> None:
+        self.space, self.pool, self.counts = space, pool, counts
+        self.problem: Problem = space.problem
+        self.capacity = float(space.problem.machine.gpu.memory_capacity)
+        self.kinds, self.holdings = StageKinds(space.problem), Holdings()
+        self.names = tuple(axis.name for axis in space.methods)
+        self.num_methods = math.prod(len(axis.values) for axis in space.methods)
+        varied = {axis.name for axis in space.axes}
+        self.fixed = frozenset(FIELDS) - varied - set(space.free)
+        self.recomputes = "recompute" in varied
+
+    @cached_property
+    def shapes(self) -> tuple[list[dict[str, Any]], Counter[str]]:
+        """Shapes of pipelines that may be legal, and how many others each rule refuses."""
+        memory, refused, living = Memory(self.problem), Counter[str](), []
+        for shape in choices(self.space.part(SHAPE)):
+            rule = shape_refusal(
+                memory, self.problem.strategy.replace(**shape), (self.fixed - set(DEGREES)) | set(SHAPE)
+            )
+            if rule is None:
+                living.append(shape)
+            else:
+                refused[rule] += 1
+        return living, refused
+
+
+@dataclass(frozen=True, eq=False)
+class _Case:
+    """A part in one shape with one choice of methods; ``alive``: its legal columns; ``state``: what its frame follows from."""
+
+    part: Part
+    before: Standing
+    alive: Mask
+    state: tuple[Any, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """Columns of a block with a legal plan: their places, a step that none of their plans beats, and how many these are."""
+
+    columns: NDArray[np.int64]
+    floors: Array
+    legal: NDArray[np.int64]
+
+
+class Block:
+    """A block of degrees; what is the same for several methods is worked out once."""
+
+    def __init__(self, shared: Shared, degrees: Degrees, told: Callable[[], None]) -> None:
+        self._shared, self._degrees, self._told = shared, degrees, told
+        self._problem = shared.problem
+        self._defaults = Defaults(shared.space, degrees)
+        self._memory = Memory(self._problem)
+        self._standing: dict[tuple[Any, ...], Standing] = {}
+        self._frames: dict[tuple[Any, ...], Frame] = {}
+        self._fixed = tuple(name for name in CATEGORIES if name not in shared.names)
+        self._state = tuple(name for name in shared.names if name not in OF_LAYERS)
+        self._tables = tuple(name for name in OF_TABLES if name != "recompute")
+
+    def look(self) -> Found:
+        """Count what is refused, and bound the rest by columns."""
+        shared, counts = self._shared, self._shared.counts
+        legal = np.zeros(self._degrees.size, dtype=np.int64)
+        outer = [name for name in shared.names if name in self._tables]
+        own = [name for name in self._tables if name not in shared.names]
+        priced: dict[tuple[Any, ...], tuple[Part, NDArray[np.int64], Mask, list[bool]]] = {}
+        for shape in shared.shapes[0]:
+            self._standing.clear()
+            splits = find_schedule(shape.get("schedule", self._problem.strategy.schedule)).splits
+            for part, index, alive, refused, chosen, times in self._parts(shape, shared.space.methods):
+                here = int(np.count_nonzero(alive))
+                counts.done += times * (len(index) - here)
+                for rule, count in refused.items():
+                    counts.refused[rule] += times * count
+                if not here:
+                    continue
+                legal[index] += times * alive
+                key = (part.name, *(chosen[name] for name in outer), *(getattr(part.strategy, name) for name in own))
+                if key not in priced:
+                    strategy = relaxed(part.strategy.replace(**chosen), shared.recomputes)
+                    priced[key] = (Part(part.name, strategy), index, alive.copy(), [splits])
+                else:
+                    priced[key][2][:] |= alive
+                    priced[key][3].append(splits)
+            self._told()
+        self._standing.clear()
+        least = np.full(len(legal), np.inf)
+        for part, index, alive, split in priced.values():
+            for columns in np.array_split(np.flatnonzero(alive), math.ceil(np.count_nonzero(alive) / PIECE)):
+                found: Any = 0.0
+                if _in_tables(self._problem, part.strategy):
+                    found = floors(self._problem, _columns(part.strategy, columns), any(split))
+                least[index[columns]] = np.minimum(least[index[columns]], found)
+                self._told()
+        living = np.flatnonzero(legal)
+        return Found(living, least[living], legal[living])
+
+    def _parts(
+        self, shape: Mapping[str, Any], methods: Iterable[Axis]
+    ) -> Iterator[tuple[Part, NDArray[np.int64], Mask, Counter[str], dict[str, Any], int]]:
+        """Parts of a shape with each choice of methods: columns, legal ones, refusals, the methods, and how many choices.
+
+        The strategies of the parts have the methods of any of the choices.
+        """
+        methods = tuple(methods)
+        follow = self._defaults.follow(self._shared.names)
+        first = next(choices(methods))
+        parts = self._stood({**shape, **first})
+        if not follow and not any(one.alive.any() for _, _, one in parts):
+            times = math.prod(len(axis.values) for axis in methods)
+            for part, index, one in parts:
+                yield part, index, one.alive, one.refused, first, times
+            return
+        for chosen in choices(methods):
+            for part, index, one in self._stood({**shape, **chosen}) if follow else parts:
+                alive, refused = with_methods(self._memory, part, one, chosen)
+                yield part, index, alive, one.refused + refused if refused else one.refused, chosen, 1
+
+    def _stood(self, values: Mapping[str, Any]) -> list[tuple[Part, NDArray[np.int64], Standing]]:
+        return [(part, index, self._stands(part)) for part, index in self._defaults.parts(values)]
+
+    def _key(self, part: Part) -> tuple[Any, ...]:
+        return (part.name, *(getattr(part.strategy, name) for name in self._fixed))
+
+    def _stands(self, part: Part) -> Standing:
+        """What is known of a part in its shape, whatever the methods are."""
+        key = self._key(part)
+        if key not in self._standing:
+            self._standing[key] = standing(self._memory, self._problem, part, self._shared.names)
+        return self._standing[key]
+
+    def walk(self) -> None:
+        """Look at all legal plans of the block, and leave with the pool what may be among the best."""
+        shared = self._shared
+        inner = tuple(axis for axis in shared.space.methods if axis.name == "recompute")
+        outer = tuple(axis for axis in shared.space.methods if axis.name != "recompute")
+        for chosen in choices(outer):
+            only = tuple(Axis(name, (value,)) for name, value in chosen.items())
+            groups: dict[tuple[Any, ...], list[_Case]] = {}
+            for shape in shared.shapes[0]:
+                for part, _, alive, _, methods, times in self._parts(shape, (*only, *inner)):
+                    if alive.any():
+                        assert times == 1
+                        self._sort(Part(part.name, part.strategy.replace(**methods)), alive, groups)
+            for cases in groups.values():
+                self._group(cases)
+                if not shared.pool.best and shared.pool.size > ENOUGH * shared.pool.top:
+                    shared.pool.run(shared.pool.top)
+
+    def _sort(self, part: Part, alive: Mask, groups: dict[tuple[Any, ...], list[_Case]]) -> None:
+        """Put a part with what shares its prices but for what is recomputed."""
+        counts, strategy, before = self._shared.counts, part.strategy, self._stands(part)
+        legal = int(np.count_nonzero(alive))
+        counts.done += legal
+        counts.legal += legal
+        state = (*self._key(part), *(getattr(strategy, name) for name in self._state))
+        priced = (part.name, len(before.stages) == 1, *(getattr(strategy, name) for name in self._tables))
+        groups.setdefault(priced, []).append(_Case(part, before, alive, state))
+
+    def _group(self, cases: list[_Case]) -> None:
+        """Bound parts that share what they do not recompute, price what is left of them, and look at each."""
+        if not _in_tables(self._problem, cases[0].part.strategy):
+            for case in cases:
+                self._one_by_one(case)
+            return
+        frames = {case.state: self._frame(case) for case in cases}
+        by_policy: dict[tuple[str, ...], list[_Case]] = {}
+        for case in cases:
+            by_policy.setdefault(case.part.strategy.recompute, []).append(case)
+        least = relaxed(cases[0].part.strategy, self._shared.recomputes)
+        left = {id(case): case.alive[frames[case.state].columns] for case in cases}
+        base = None
+        if len(by_policy) > 1 or least.recompute not in by_policy:
+            base = self._price(least, cases, left, frames)
+            for state, one in frames.items():
+                bounds = step_bounds(one, base[0], base[1][one.columns])
+                may = self._shared.pool.may(bounds, np.zeros(len(bounds)))
+                for case in cases:
+                    if case.state == state:
+                        self._shared.counts.bounded += int(np.count_nonzero(left[id(case)] & ~may))
+                        left[id(case)] = left[id(case)] & may
+                self._told()
+        for policy, some in by_policy.items():
+            some = [case for case in some if left[id(case)].any()]
+            if not some:
+                continue
+            same = base is not None and policy == least.recompute
+            priced, place = base if same and base else self._price(some[0].part.strategy, some, left, frames)
+            for case in some:
+                one = frames[case.state]
+                self._case(case, one, priced, place[one.columns], left[id(case)])
+                self._told()
+
+    def _price(
+        self, strategy: Strategy, cases: list[_Case], left: Mapping[int, Mask], frames: Mapping[tuple[Any, ...], Frame]
+    ) -> tuple[Tables, NDArray[np.int64]]:
+        """Prices of the columns that are left of some cases, and the place of each column of their part among them."""
+        union = np.zeros(len(cases[0].alive), dtype=bool)
+        for case in cases:
+            union[frames[case.state].columns[left[id(case)]]] = True
+        some = [frames[case.state] for case in cases]
+        used = sorted({kind for one in some for kind in one.kinds})
+        stages = tuple(self._shared.kinds.stages[kind] for kind in used)
+        splits = any(one.plan.schedule.splits for one in some)
+        priced = tables(self._problem, _columns(strategy, np.flatnonzero(union)), stages, splits, tuple(used))
+        return priced, np.maximum(np.cumsum(union) - 1, 0)  # columns that are left out stand for any
+
+    def _frame(self, case: _Case) -> Frame:
+        if case.state not in self._frames:
+            columns = np.flatnonzero(case.before.alive)
+            strategy = _columns(case.part.strategy, columns)
+            shared = (self._shared.kinds, self._shared.holdings)
+            self._frames[case.state] = frame(self._problem, strategy, case.before, shared, columns)
+        return self._frames[case.state]
+
+    def _case(self, case: _Case, one: Frame, priced: Tables, places: NDArray[np.int64], left: Mask) -> None:
+        shared = self._shared
+        bounds = step_bounds(one, priced, places)
+        may = left & shared.pool.may(bounds, np.zeros(len(bounds)))
+        shared.counts.bounded += int(np.count_nonzero(left & ~may))
+        if not may.any():
+            return
+        peaks = peak_bytes(one, priced, places)
+        fits = may & (peaks <= shared.capacity)
+        shared.counts.fitting += int(np.count_nonzero(fits))
+        good = fits & shared.pool.may(bounds, peaks)
+        if good.any():
+            least = least_times(one, priced, places, good)
+            shared.pool.add(Batch(case.part.strategy, one.columns[good], bounds[good], peaks[good], least))
+
+    def _one_by_one(self, case: _Case) -> None:
+        """Run what the tables do not cover."""
+        columns = np.flatnonzero(case.alive)
+        batch = Batch(case.part.strategy, columns, np.zeros(len(columns)), np.zeros(len(columns)))
+        found = evaluate(self._problem, [batch.plan(place) for place in range(len(columns))])
+        self._shared.counts.fitting += int(np.count_nonzero(found.fits))
+        exact = Batch(case.part.strategy, columns, found.step_time_s, found.peak_bytes)
+        self._shared.pool.add(exact.only(found.fits))
+
+
+def _columns(strategy: Strategy, columns: NDArray[np.int64]) -> Strategy:
+    return strategy.replace(**{name: np.asarray(getattr(strategy, name))[columns] for name in DEGREES})
+
+
+def _in_tables(problem: Problem, strategy: Strategy) -> bool:
+    """Whether what a layer takes and keeps follows from its own degrees and methods alone."""
+    return not (
+        problem.documents is not None
+        or problem.machine.runtime.local_accumulation
+        or strategy.two_batch_overlap
+        or strategy.activation_offload
+    )
