@@ -7,8 +7,8 @@ from rich.table import Table
 from rich.text import Text
 
 from moesim.base.units import format_quantity
-from moesim.report.compare import change, comparison_table
-from moesim.report.estimate import seconds
+from moesim.report.compare import change, comparison_table, headings
+from moesim.report.estimate import NAMES, seconds
 from moesim.report.faults import groups_table
 from moesim.studies.expert_offload import ExpertOffload
 from moesim.studies.whatif import WhatIf
@@ -16,7 +16,7 @@ from moesim.studies.whatif import WhatIf
 
 def whatif_table(found: WhatIf) -> RenderableType:
     """The comparison, and a table of groups for each fault."""
-    parts: list[RenderableType] = [comparison_table(found.comparison)]
+    parts: list[RenderableType] = [comparison_table(found.comparison), _exposed(found)]
     if found.interaction_s is not None:
         told = f"all at once: {change(found.interaction_s)} beside the sum of the changes"
         parts.append(Text(told, style="bold"))
@@ -26,6 +26,22 @@ def whatif_table(found: WhatIf) -> RenderableType:
         if fault.effects:
             parts.append(groups_table(fault))
     return Group(*parts)
+
+
+def _exposed(found: WhatIf) -> Table:
+    """A row a class: what the step would lose without it, and what that becomes."""
+    base = found.comparison.base
+    cases = [case for case in found.comparison.cases if case.answer is not None]
+    _, names = headings([case.name for case in cases])
+    title = "what the step would lose without each class: the job as it stands, then what each case adds"
+    table = Table(title=title, title_justify="left")
+    table.add_column("")
+    for name in names:
+        table.add_column(Text(name.replace(", ", "\n")), justify="right", overflow="fold")
+    deltas = [found.exposed_deltas_s(case) for case in cases[1:]]
+    for name, value in base.exposed_s.items():
+        table.add_row(NAMES[name], seconds(max(value, 0.0)), *(change(delta[name]) for delta in deltas))
+    return table
 
 
 def offload_table(found: ExpertOffload) -> RenderableType:
