@@ -55,7 +55,7 @@ def test_what_if(moesim, small_file):
     assert [case["case"] for case in found["cases"]][1:3] == ["ep=4, micro_batch=2", "fault=nic:node3.rail5"]
     assert found["together"] is True
     shown = moesim(*call).out
-    for words in ("speed-up", "all at once", "groups that suffer"):
+    for words in ("speed-up", "all at once", "groups that suffer", "what the step would lose without each class"):
         assert words in shown
 
 
