@@ -20,7 +20,7 @@ from moesim.studies.search.jobs import Job, Price, jobs
 from moesim.studies.search.pool import Plan
 from moesim.studies.search.ranking import Aim, Ranked, Ranking, aim
 from moesim.studies.search.space import Vary
-from moesim.studies.search.spread import on_cluster, on_cores
+from moesim.studies.search.spread import elsewhere
 from moesim.studies.search.tasks import Done, Part, Task, Worker, pieces
 
 Show = Callable[[Progress], None]
@@ -82,13 +82,12 @@ def search(
             if checkpoint is not None:
                 file = Checkpoint(Path(checkpoint), head(found, wanted, run.parts))
                 run.keep(stack.enter_context(closing(file)))
-            if scheduler is not None:
-                ended = on_cluster(found, run.tasks(), scheduler)
-            elif workers > 1:
-                ended = on_cores(found, run.tasks(), workers)
-            else:
-                ended = run.here()
-            complete = run.gather(stack.enter_context(closing(ended)))
+            if workers == 1 and scheduler is None:
+                complete = run.gather(run.here(run.parts))
+            else:  # what the most promising parts have lets the others leave out nearly all that they have
+                complete = run.gather(run.here(run.firsts)) and run.gather(
+                    elsewhere(found, run.tasks(run.parts), workers, scheduler)
+                )
         except KeyboardInterrupt:
             complete = False
     return run.answer(complete)
@@ -135,30 +134,37 @@ class _Run:
             self._resumed += one.counts.done
             self._finished.add(one.name)
 
-    def tasks(self) -> Iterator[Task]:
-        """What is left to do, each task with what is the best when it is begun."""
-        for name, number, region in self.parts:
+    @property
+    def firsts(self) -> list[Part]:
+        """The first part of each space."""
+        return list({number: part for part in reversed(self.parts) for number in [part[1]]}.values())[::-1]
+
+    def tasks(self, parts: Sequence[Part]) -> Iterator[Task]:
+        """What is left to do of some parts, each task with what is the best when it is begun."""
+        for name, number, region in parts:
             if name not in self._finished:
                 yield Task(name, number, region, self._aim, self._ranking.rivals(number))
 
-    def here(self) -> Generator[Done]:
-        """Work on them in this process."""
+    def here(self, parts: Sequence[Part]) -> Generator[Done]:
+        """Work on parts in this process."""
         worker = Worker(self._jobs)
-        for task in self.tasks():
+        for task in self.tasks(parts):
             done = worker.work(task, self._told)
             yield done
             if not done.complete:
                 return
 
-    def gather(self, ended: Iterator[Done]) -> bool:
+    def gather(self, ended: Generator[Done]) -> bool:
         """Take in what ends, and say whether all did."""
-        for done in ended:
-            if done.complete and self._checkpoint is not None:
-                self._checkpoint.add(done)  # before its plans are rivals of others
-            self._add(done)
-            if not done.complete:
-                return False
-            self._told(Counts())
+        with closing(ended):
+            for done in ended:
+                if done.complete and self._checkpoint is not None:
+                    self._checkpoint.add(done)  # before its plans are rivals of others
+                self._add(done)
+                self._finished.add(done.name)
+                if not done.complete:
+                    return False
+                self._told(Counts())
         return True
 
     def _add(self, done: Done) -> None:

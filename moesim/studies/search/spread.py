@@ -20,6 +20,11 @@ PATIENCE = "20s"
 """How long a scheduler may take to answer."""
 
 
+def elsewhere(jobs: tuple[Job, ...], tasks: Iterator[Task], workers: int, scheduler: str | None) -> Generator[Done]:
+    """Work on tasks on the workers of a scheduler, or in processes of this machine where there is none."""
+    return on_cores(jobs, tasks, workers) if scheduler is None else on_cluster(jobs, tasks, scheduler)
+
+
 def on_cores(jobs: tuple[Job, ...], tasks: Iterator[Task], workers: int) -> Generator[Done]:
     """Work on tasks in processes of this machine; each is made when a process is free, and knows what was found before."""
     from joblib import Parallel, delayed
