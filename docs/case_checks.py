@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from moesim.base.errors import SpecError
-from moesim.cli.main import app
+from moesim.cli.main import application
 
 ROOT = Path(__file__).resolve().parents[1]
 PUBLISHED = ROOT / "tests" / "published"
@@ -112,7 +112,7 @@ def answer(command: str) -> Any:
     plain = words[0] == "check"
     with contextlib.chdir(ROOT), contextlib.redirect_stdout(printed):
         try:
-            code = app(words if plain else [*words, "--json"], standalone_mode=False)
+            code = application(words)(words if plain else [*words, "--json"], standalone_mode=False)
         except SpecError as error:
             return {"error": str(error), "exit_code": 2}
     if plain:
