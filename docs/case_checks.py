@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -145,7 +146,7 @@ def passed(value: Any, expected: str, tolerance: str) -> bool:
     """Whether an answer is what was expected."""
     if expected in ("rises", "falls"):
         sign = 1 if expected == "rises" else -1
-        return len(value) > 1 and all(sign * (after - before) > 0 for before, after in zip(value, value[1:], strict=False))
+        return len(value) > 1 and all(sign * (after - before) > 0 for before, after in pairwise(value))
     if expected in ("true", "false"):
         return value is (expected == "true")
     if expected.startswith("not "):

@@ -49,7 +49,10 @@ def command(
     group = f"{found.group.size:.0f} GPUs in {found.group.nodes:.0f} NVLink domain(s)"
     low, high = shown(found.low, "time"), shown(found.high, "time")
     lines = [
-        (f"{direction}, {transport}", f"{tokens:,} tokens a rank of {shown(float(found.leg.row_bytes), 'bytes')}, {group}"),
+        (
+            f"{direction}, {transport}",
+            f"{tokens:,} tokens a rank of {shown(float(found.leg.row_bytes), 'bytes')}, {group}",
+        ),
         ("time", f"{shown(found.time, 'time')}   (90 %: {low} to {high}, {found.evidence})"),
         (f"{found.wire} bandwidth", f"{shown(found.bandwidth, 'rate')}   (logical, as DeepEP prints it)"),
         ("SMs", f"{found.num_sms:.0f} of {found.gpu_sms:.0f}: products beside it keep {plain['sms_left_share']:.1%}"),

@@ -71,9 +71,7 @@ def command(
     grammar.deliver([row.to_dict() for row in rows], report.table(rows), as_json, output)
 
 
-def _alone(
-    schedule: str | None, times: str, pp: int, micro_batches: int, as_json: bool, output: Path | None
-) -> None:
+def _alone(schedule: str | None, times: str, pp: int, micro_batches: int, as_json: bool, output: Path | None) -> None:
     """Compare schedules without a job."""
     from rich.table import Table
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from moesim.base.numeric import Numeric
 from moesim.cost.collectives.channels import NET, NODE
+from moesim.cost.collectives.elementwise import pick
 from moesim.cost.contention import Contention
 from moesim.cost.expert_gemms import expert_gemms
 from moesim.cost.machine import Group, Machine
@@ -205,7 +206,7 @@ class Plan(Once):
         Copy engines gather without SMs; they do not add, which is one of the two collectives of a backward.
         """
         links = self.machine.links
-        fewer = np.where(np.greater(self.group("dp").nodes, 1), NET / NODE, 1.0)
+        fewer = pick(self.group("dp").nodes > 1, NET / NODE, 1.0)
         share = links.collective_sms * fewer / self.machine.gpu.num_sms
         return share * (0.0 if kind == "F" else 0.5) if links.nccl.copy_engine else share
 

@@ -31,7 +31,9 @@ class Durations:
         except ValueError:
             numbers = []
         if len(numbers) != 3 or not all(0 < number < 1e9 for number in numbers):
-            raise SpecError.single("--times", "", f"'{text}' is not F,B,W above zero", "write for example --times 1,1,1")
+            raise SpecError.single(
+                "--times", "", f"'{text}' is not F,B,W above zero", "write for example --times 1,1,1"
+            )
         return cls(*numbers)
 
 
