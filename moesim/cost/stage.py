@@ -117,22 +117,34 @@ def interleaved(forward: list[Ops], backward: list[Ops]) -> tuple[Piece, ...]:
     return tuple(piece for piece in pieces if piece.ops)
 
 
-def two_batches(layers: list[Ops], order: tuple[str, ...]) -> tuple[Piece, ...]:
+def two_batches(layers: list[Ops], backward: bool = False) -> tuple[Piece, ...]:
     """Two chains of the same layers, segment by segment: while one half exchanges rows, the other computes.
 
-    `order` of the segments is that of a forward or of a backward. Blocks without experts run one half after the other.
+    The order on the streams is that of OLMo-core's two batches. Each leg has kernels of the other half beside it: the
+    dispatch of the first half the attention of the second, that of the second the experts of the first, the combine of
+    the first the experts of the second, and the combine of the second the attention of the first half in the next
+    layer; what follows that combine is put behind this attention. A backward is the same in reverse. Blocks without
+    experts run one half after the other.
+
+    References
+    ----------
+    olmo-core, ep_no_sync_tbo_rowwise.py and the notes beside it, commits 0508dea8 and 3901ca97
     """
     pieces: list[Piece] = []
+    behind: list[Piece] = []
     split = {id(ops): segments(ops) for ops in layers}
-    for ops in layers:
-        parts = [split[id(ops)][name] for name in order] if _has_experts(ops) else [ops]
-        pieces.extend(Piece(half, part) for part in parts for half in (0, 1))
-    return tuple(piece for piece in pieces if piece.ops)
-
-
-FORWARD = ("attention", "dispatch", "experts", "combine")
-BACKWARD = FORWARD[::-1]
-"""Segments of a layer in the order in which a forward, or a backward, runs them."""
+    for ops in reversed(layers) if backward else layers:
+        if not _has_experts(ops):
+            pieces += [Piece(0, ops), *behind, Piece(1, ops)]
+            behind = []
+            continue
+        parts = split[id(ops)]
+        turns = ((1, "attention"), (1, "dispatch"), (0, "experts"), (1, "experts"), (0, "combine"))
+        pieces += [Piece(0, parts["attention"]), *behind, Piece(0, parts["dispatch"])]
+        pieces += [Piece(half, parts[name]) for half, name in turns]
+        behind = [Piece(1, parts["combine"])]
+    pieces += behind
+    return tuple(piece for piece in (reversed(pieces) if backward else pieces) if piece.ops)
 
 
 def _has_experts(ops: Ops) -> bool:
