@@ -10,10 +10,11 @@ from pathlib import Path
 import numpy as np
 
 import moesim
-from moesim.cost.blocks import PricedBlock, price_blocks
+from moesim.cost.blocks import PricedBlock, chunk_blocks, host_times, price_blocks
 from moesim.cost.contention import Contention, stretched
 from moesim.cost.offload import offload_ratio
 from moesim.cost.replication import gather_messages, gradient_messages
+from moesim.cost.stage import chunk_work, sequential, two_batches
 from moesim.spec import library
 from moesim.studies.checkpoint import CONTENTS, GPU_MTTF_S
 from moesim.studies.goodput import job_mtbf
@@ -56,6 +57,24 @@ def parts_of_exchange(transport: str) -> tuple[float, float, float]:
         for names in ({"ep"}, set(around), {"grouped_gemm"})
     )
     return legs, passes, products
+
+
+def exchange_time(name: str, changes: tuple[tuple[str, object], ...] = ()) -> float:
+    """Time that kernels of the exchange run in a step of a run with one stage, stretched by what is beside them. [s]"""
+    problem = moesim.load(name)
+    plan = problem.plan(problem.strategy.replace(**dict(changes)))
+    halved = plan.strategy.two_batch_overlap
+    blocks = price_blocks(plan.half if halved else plan)
+    chunk = chunk_blocks(plan, plan.stages[0], blocks)
+    forward, backward = [one.forward for one in chunk], [one.backward for one in reversed(chunk)]
+    found = 0.0
+    for kind, layers in (("F", forward), ("BW", backward)):
+        pieces = two_batches(layers, backward=kind == "BW") if halved else sequential(layers)
+        work = chunk_work(pieces, (), host_times(plan), plan.contention(kind), {})
+        times = np.bincount(work.tasks.row, minlength=work.tasks.num_rows)[: len(work.flat)]
+        legs = np.array([priced.op.category == "ep" for priced in work.flat])
+        found += float((work.durations[: len(work.flat)] * times)[legs].sum())
+    return plan.num_micro_batches * found
 
 
 def pair_makespan(product: float, exchange: float) -> float:

@@ -203,7 +203,9 @@ def chunk_work(
     counts = _uses(pieces, distinct, lists)
     names = [priced.op.category for priced in flat]
     if flat:
-        device = stretched(device, names, lanes == EP, lanes == SM, counts, contention)
+        every = [(lanes == EP, lanes == SM)]
+        for legs, kernels in _own_pairs(lists, lanes) if contention.own else every:
+            device = stretched(device, names, legs, kernels, counts, contention)
         device = stretched(device, names, lanes == DP, lanes == SM, counts, Contention(contention.gathers))
     structures = tuple(_structure(ops) for ops in lists)
     tasks = chunk_tasks(structures, tuple((piece.chain, distinct[id(piece.ops)]) for piece in pieces))
@@ -248,6 +250,27 @@ def _uses(pieces: tuple[Piece, ...], distinct: dict[int, int], lists: list[Ops])
     for piece in pieces:
         times[distinct[id(piece.ops)]] += 1
     return np.repeat(times, [len(ops) for ops in lists])
+
+
+Mask = NDArray[np.bool_]
+
+
+def _own_pairs(lists: list[Ops], lanes: NDArray[np.int64]) -> list[tuple[Mask, Mask]]:
+    """Each leg that has operations of its own layer beside it, and the kernels among them, up to where both are done."""
+    pairs: list[tuple[Mask, Mask]] = []
+    first = 0
+    for ops in lists:
+        for index, priced in enumerate(ops):
+            leg = index - 1
+            if not priced.op.beside or lanes[first + leg] != EP:
+                continue
+            end = next(later for later in range(index, len(ops)) if ops[leg].op.name in ops[later].op.needs)
+            legs, kernels = np.zeros((2, len(lanes)), dtype=np.bool_)
+            legs[first + leg] = True
+            kernels[first + index : first + end] = lanes[first + index : first + end] == SM
+            pairs.append((legs, kernels))
+        first += len(ops)
+    return pairs
 
 
 def _structure(ops: Ops) -> Structure:
