@@ -74,8 +74,11 @@ class ChunkTime:
 
 
 def segments(ops: Ops) -> dict[str, Ops]:
-    """Split a layer's operations by segment, order kept."""
-    return {name: tuple(priced for priced in ops if priced.op.segment == name) for name in SEGMENTS}
+    """Split a layer's operations by segment, order kept; the head of an MTP module goes with the combine next to it."""
+    parts: dict[str, list[PricedOp]] = {name: [] for name in SEGMENTS}
+    for priced in ops:
+        parts[priced.op.segment if priced.op.segment in parts else "combine"].append(priced)
+    return {name: tuple(part) for name, part in parts.items()}
 
 
 def sequential(layers: Iterable[Ops]) -> tuple[Piece, ...]:

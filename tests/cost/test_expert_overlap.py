@@ -8,7 +8,7 @@ import pytest
 import moesim
 from moesim.cost.blocks import price_blocks
 from moesim.cost.contention import Contention, stretched
-from moesim.cost.stage import HostTimes, PricedOp, chunk_time, sequential, two_batches
+from moesim.cost.stage import HostTimes, PricedOp, chunk_time, interleaved, sequential, two_batches
 from moesim.estimator import estimate
 from moesim.evaluator import evaluate
 from moesim.studies.explain import explain
@@ -121,6 +121,17 @@ def test_a_layer_without_experts_is_beside_the_last_combine():
     plain = (PricedOp(Op("dense", "gemm", Traffic(1.0), segment="attention"), 2.0, 0.0),)
     for back, layers in ((False, [layer(0.5), plain]), (True, [plain, layer(0.5, back=True)])):
         assert makespan(two_batches(layers, backward=back)) == pytest.approx(9.0 + 2 * 2.0)
+
+
+@pytest.mark.parametrize("back", [False, True])
+def test_nothing_of_an_mtp_module_is_lost(back):
+    """Its head stands behind the combine, in a backward before it, and is in no segment of a layer."""
+    head = PricedOp(Op("head", "gemm", Traffic(1.0), segment="head"), 1.0, 0.0)
+    module = (head, *layer(0.5, back)) if back else (*layer(0.5, back), head)
+    other = [layer(0.5, not back)]
+    pair = interleaved(other, [module]) if back else interleaved([module], other)
+    for pieces, times in ((two_batches([module], backward=back), 2), (pair, 1)):
+        assert sum(priced is head for piece in pieces for priced in piece.ops) == times
 
 
 def test_contention_by_hand():
