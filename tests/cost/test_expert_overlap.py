@@ -331,3 +331,17 @@ def test_a_batch_agrees_with_single_estimates(free):
 )
 def test_what_is_refused(free, changes, rule):
     assert rule in {broken.violation.rule for broken in free.check(problem_strategy(free, **changes))}
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({}, True),
+        ({"two_batch_overlap": True}, False),
+        ({"expert_waves": 2}, False),
+        ({"transport": "nccl-alltoall", "capacity_factor": None}, False),
+        ({"ep": 1}, False),
+    ],
+)
+def test_olmo_core_runs_shared_experts_beside_rows_that_its_kernels_write(changes, expected):
+    assert moesim.load("olmo-4g03").with_changes(changes).strategy.overlap_shared_expert is expected
