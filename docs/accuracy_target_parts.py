@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from functools import cache
 from pathlib import Path
 
 import numpy as np
 
 import moesim
-from moesim.cost.blocks import PricedBlock, price_blocks
+from moesim.cost.blocks import PricedBlock, chunk_blocks, host_times, price_blocks
 from moesim.cost.contention import Contention, stretched
 from moesim.cost.offload import offload_ratio
+from moesim.cost.plan import Plan
 from moesim.cost.replication import gather_messages, gradient_messages
+from moesim.cost.stage import Piece, chunk_time, chunk_work, sequential, two_batches
 from moesim.spec import library
 from moesim.studies.checkpoint import CONTENTS, GPU_MTTF_S
 from moesim.studies.goodput import job_mtbf
@@ -25,6 +27,7 @@ from moesim.workload.adapters import adapters
 from moesim.workload.adapting import Adapting
 from moesim.workload.from_spec import model_from_spec
 from moesim.workload.layers import saved_bytes
+from moesim.workload.ops import Op
 from moesim.workload.sharding import SHARDINGS, RankParams, Replicas, StateTypes, state_bytes
 
 GIB = 2**30
@@ -40,8 +43,20 @@ def routed(problem: moesim.Problem) -> PricedBlock:
 
 
 def routed_block(direction: str) -> float:
-    """Time of one routed layer of the runs on four B300. [ms]"""
-    return 1e3 * float(sum(op.seconds for op in getattr(routed(moesim.load("olmo-4g03")), direction)))
+    """Time of one routed layer of the runs on four B300, from its first kernel to its last, launches hidden. [ms]"""
+    problem = moesim.load("olmo-4g03")
+    plan, ops = problem.plan(), getattr(routed(problem), direction)
+    contention = plan.contention("F" if direction == "forward" else "BW")
+    return 1e3 * float(chunk_time(sequential([ops]), (), host_times(plan), contention, {"host": np.zeros(())}).seconds)
+
+
+def running(plan: Plan, pieces: tuple[Piece, ...], kind: str) -> Iterator[tuple[Op, float]]:
+    """Operations of a forward (F) or backward (BW), and how long they run in all, with what they lose side by side. [s]"""
+    work = chunk_work(pieces, (), host_times(plan), plan.contention(kind), {})
+    count = len(work.flat)
+    times = np.bincount(work.tasks.row, minlength=work.tasks.num_rows)[:count]
+    for priced, seconds in zip(work.flat, work.durations[:count] * times, strict=True):
+        yield priced.op, float(seconds)
 
 
 @cache
@@ -49,13 +64,30 @@ def parts_of_exchange(transport: str) -> tuple[float, float, float]:
     """Legs, permutations and grouped products of one forward of the profile pair of OLMo-core. [ms]"""
     problem = moesim.from_names("olmo-8l-128e-top8", "hgx-b300:1", "olmo-core")
     shape = {"sequence_length": 8192, "global_batch": 128, "micro_batch": 4, "ep": 8}
-    layer = routed(problem.with_changes(shape | {"transport": transport}))
+    changed = problem.with_changes(shape | {"transport": transport})
+    found = list(running(changed.plan(), sequential([routed(changed).forward]), "F"))
     around = ("permute", "sort-by-expert", "unsort", "unpermute")
     legs, passes, products = (
-        1e3 * sum(float(op.seconds) for op in layer.forward if {op.op.category, op.op.name} & names)
+        1e3 * sum(seconds for op, seconds in found if {op.category, op.name} & names)
         for names in ({"ep"}, set(around), {"grouped_gemm"})
     )
     return legs, passes, products
+
+
+def kernel_time(name: str, categories: Container[str], changes: tuple[tuple[str, object], ...] = ()) -> float:
+    """Time that kernels of some categories run in a step of a run with one stage, stretched by what is beside them. [s]"""
+    problem = moesim.load(name)
+    plan = problem.plan(problem.strategy.replace(**dict(changes)))
+    halved = plan.strategy.two_batch_overlap
+    blocks = price_blocks(plan.half if halved else plan)
+    chunk = chunk_blocks(plan, plan.stages[0], blocks)
+    forward, backward = [one.forward for one in chunk], [one.backward for one in reversed(chunk)]
+    pieces = (
+        ("F", two_batches(forward) if halved else sequential(forward)),
+        ("BW", two_batches(backward, backward=True) if halved else sequential(backward)),
+    )
+    found = (step for kind, chain in pieces for step in running(plan, chain, kind))
+    return plan.num_micro_batches * sum(seconds for op, seconds in found if op.category in categories)
 
 
 def pair_makespan(product: float, exchange: float) -> float:

@@ -29,6 +29,7 @@ PAGE = Path(__file__).resolve().parent / "methods.md"
 SIZE = 1e-6
 """Relative change from which on a term counts as touched."""
 BASE = {
+    "overlap_shared_expert": False,
     "pp": 2,
     "ep": 8,
     "micro_batch": 2,

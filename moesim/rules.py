@@ -75,6 +75,7 @@ class Candidate:
             "num_heads": attention.num_heads,
             "num_kv_heads": attention.num_kv_heads,
             "num_experts": self.moe.num_experts if self.moe else 1,
+            "shared_size": self.moe.shared_size if self.moe else 0,
             "hidden_size": self.model.hidden,
             "sequence_length": self.sequence_length,
             "global_batch": self.global_batch,

@@ -13,8 +13,6 @@ from moesim.cost.plan import Plan, composition
 from moesim.cost.power import follows_clock, step_energy, sustained_clock
 from moesim.cost.price import calls_time, launch_time, launches, op_time
 from moesim.cost.stage import (
-    BACKWARD,
-    FORWARD,
     HostTimes,
     Ops,
     Piece,
@@ -189,7 +187,7 @@ def _pieces(plan: Plan, chunk: list[PricedBlock]) -> list[tuple[str, tuple[Piece
     if plan.strategy.overlap_ep:
         return [("OV", interleaved(forward, backward))]
     if plan.strategy.two_batch_overlap:
-        return [("F", two_batches(forward, FORWARD)), ("BW", two_batches(backward, BACKWARD))]
+        return [("F", two_batches(forward)), ("BW", two_batches(backward, backward=True))]
     return [("F", sequential(forward)), ("BW", sequential(backward))]
 
 

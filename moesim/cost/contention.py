@@ -16,13 +16,15 @@ class Contention:
     """How much longer each takes beside the other. [-]
 
     ``kernels``: a kernel beside the exchange, of the categories in ``by_category`` what stands there; ``exchange``: the
-    exchange beside kernels; ``gathers``: a kernel beside a gathering or reduction of sharded state.
+    exchange beside kernels; ``gathers``: a kernel beside a gathering or reduction of sharded state. ``own``: only legs with
+    operations of their own layer beside them, and those operations, lose anything.
     """
 
     kernels: Numeric = 0.0
     exchange: Numeric = 0.0
     gathers: Numeric = 0.0
     by_category: Mapping[str, Numeric] = field(default_factory=dict)
+    own: bool = False
 
     @property
     def nothing(self) -> bool:

@@ -18,8 +18,6 @@ from moesim.cost.replication import gradient_buckets, parameter_gather_time, sta
 from moesim.cost.sharing import beside, chunk_nic_time
 from moesim.cost.slow import Slow
 from moesim.cost.stage import (
-    BACKWARD,
-    FORWARD,
     ChunkTime,
     ChunkWork,
     Keep,
@@ -214,7 +212,7 @@ class _Chunks:
         layers = self._ops(kind, stage)
         if kind == "W":
             return sequential([*layers, *layers])
-        return two_batches(layers, FORWARD if kind == "F" else BACKWARD)
+        return two_batches(layers, backward=kind != "F")
 
     def busy(self, kind: str, stage: int) -> Numeric:
         """Time that a chunk keeps the NIC busy. [s]"""

@@ -191,9 +191,12 @@ class Plan(Once):
         if strategy.two_batch_overlap:
             names = ("grouped_gemm", "gemm", "attention")
             measured = {name: told.get(f"two_batch_{name}_slowdown", share) * exchanging for name in names}
+            slower = told.get("two_batch_exchange_slowdown", told.get("exchange_slowdown", 0.0)) * exchanging
             return Contention(share, slower, gathers, measured)
         if kind == "OV":
             return Contention(share, slower, gathers)
+        if strategy.overlap_shared_expert:
+            return Contention(share, slower, gathers, own=True)
         beside = 1 - 1 / strategy.expert_waves  # the first dispatch and the last combine run alone
         if strategy.delay_wgrad and kind != "F":
             beside = max(beside, 0.5)  # one of two legs

@@ -74,8 +74,11 @@ class ChunkTime:
 
 
 def segments(ops: Ops) -> dict[str, Ops]:
-    """Split a layer's operations by segment, order kept."""
-    return {name: tuple(priced for priced in ops if priced.op.segment == name) for name in SEGMENTS}
+    """Split a layer's operations by segment, order kept; the head of an MTP module goes with the combine next to it."""
+    parts: dict[str, list[PricedOp]] = {name: [] for name in SEGMENTS}
+    for priced in ops:
+        parts[priced.op.segment if priced.op.segment in parts else "combine"].append(priced)
+    return {name: tuple(part) for name, part in parts.items()}
 
 
 def sequential(layers: Iterable[Ops]) -> tuple[Piece, ...]:
@@ -117,22 +120,34 @@ def interleaved(forward: list[Ops], backward: list[Ops]) -> tuple[Piece, ...]:
     return tuple(piece for piece in pieces if piece.ops)
 
 
-def two_batches(layers: list[Ops], order: tuple[str, ...]) -> tuple[Piece, ...]:
+def two_batches(layers: list[Ops], backward: bool = False) -> tuple[Piece, ...]:
     """Two chains of the same layers, segment by segment: while one half exchanges rows, the other computes.
 
-    `order` of the segments is that of a forward or of a backward. Blocks without experts run one half after the other.
+    The order on the streams is that of OLMo-core's two batches. Each leg has kernels of the other half beside it: the
+    dispatch of the first half the attention of the second, that of the second the experts of the first, the combine of
+    the first the experts of the second, and the combine of the second the attention of the first half in the next
+    layer; what follows that combine is put behind this attention. A backward is the same in reverse. Blocks without
+    experts run one half after the other.
+
+    References
+    ----------
+    olmo-core, ep_no_sync_tbo_rowwise.py and the notes beside it, commits 0508dea8 and 3901ca97
     """
     pieces: list[Piece] = []
+    behind: list[Piece] = []
     split = {id(ops): segments(ops) for ops in layers}
-    for ops in layers:
-        parts = [split[id(ops)][name] for name in order] if _has_experts(ops) else [ops]
-        pieces.extend(Piece(half, part) for part in parts for half in (0, 1))
-    return tuple(piece for piece in pieces if piece.ops)
-
-
-FORWARD = ("attention", "dispatch", "experts", "combine")
-BACKWARD = FORWARD[::-1]
-"""Segments of a layer in the order in which a forward, or a backward, runs them."""
+    for ops in reversed(layers) if backward else layers:
+        if not _has_experts(ops):
+            pieces += [Piece(0, ops), *behind, Piece(1, ops)]
+            behind = []
+            continue
+        parts = split[id(ops)]
+        turns = ((1, "attention"), (1, "dispatch"), (0, "experts"), (1, "experts"), (0, "combine"))
+        pieces += [Piece(0, parts["attention"]), *behind, Piece(0, parts["dispatch"])]
+        pieces += [Piece(half, parts[name]) for half, name in turns]
+        behind = [Piece(1, parts["combine"])]
+    pieces += behind
+    return tuple(piece for piece in (reversed(pieces) if backward else pieces) if piece.ops)
 
 
 def _has_experts(ops: Ops) -> bool:
@@ -191,7 +206,9 @@ def chunk_work(
     counts = _uses(pieces, distinct, lists)
     names = [priced.op.category for priced in flat]
     if flat:
-        device = stretched(device, names, lanes == EP, lanes == SM, counts, contention)
+        every = [(lanes == EP, lanes == SM)]
+        for legs, kernels in _own_pairs(lists, lanes) if contention.own else every:
+            device = stretched(device, names, legs, kernels, counts, contention)
         device = stretched(device, names, lanes == DP, lanes == SM, counts, Contention(contention.gathers))
     structures = tuple(_structure(ops) for ops in lists)
     tasks = chunk_tasks(structures, tuple((piece.chain, distinct[id(piece.ops)]) for piece in pieces))
@@ -236,6 +253,27 @@ def _uses(pieces: tuple[Piece, ...], distinct: dict[int, int], lists: list[Ops])
     for piece in pieces:
         times[distinct[id(piece.ops)]] += 1
     return np.repeat(times, [len(ops) for ops in lists])
+
+
+Mask = NDArray[np.bool_]
+
+
+def _own_pairs(lists: list[Ops], lanes: NDArray[np.int64]) -> list[tuple[Mask, Mask]]:
+    """Each leg that has operations of its own layer beside it, and the kernels among them, up to where both are done."""
+    pairs: list[tuple[Mask, Mask]] = []
+    first = 0
+    for ops in lists:
+        for index, priced in enumerate(ops):
+            leg = index - 1
+            if not priced.op.beside or lanes[first + leg] != EP:
+                continue
+            end = next(later for later in range(index, len(ops)) if ops[leg].op.name in ops[later].op.needs)
+            legs, kernels = np.zeros((2, len(lanes)), dtype=np.bool_)
+            legs[first + leg] = True
+            kernels[first + index : first + end] = lanes[first + index : first + end] == SM
+            pairs.append((legs, kernels))
+        first += len(ops)
+    return pairs
 
 
 def _structure(ops: Ops) -> Structure:

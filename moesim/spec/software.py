@@ -29,6 +29,7 @@ RULE_NAMES = frozenset(STRATEGY_FIELDS) - {"recompute", "layout", "fusions"} | {
     "num_heads",
     "num_kv_heads",
     "num_experts",
+    "shared_size",
     "hidden_size",
     "sequence_length",
     "global_batch",

@@ -14,11 +14,25 @@ SHARED = frozenset({"shared_experts", "full"})
 
 @dataclass(frozen=True)
 class FeedForward:
-    """Operations and saved tensors between the normed input and the output of a feed-forward."""
+    """Operations and saved tensors between the normed input and the output of a feed-forward.
 
-    forward: tuple[Op, ...]
-    backward: tuple[Op, ...]
-    saved: tuple[Saved, ...]
+    Of the forward the up-projection with the activation, then the down-projection; of the backward the down-projection,
+    then the rest.
+    """
+
+    forwards: tuple[tuple[Op, ...], tuple[Op, ...]] = ((), ())
+    backwards: tuple[tuple[Op, ...], tuple[Op, ...]] = ((), ())
+    saved: tuple[Saved, ...] = ()
+
+    @property
+    def forward(self) -> tuple[Op, ...]:
+        """All of the forward."""
+        return sum(self.forwards, ())
+
+    @property
+    def backward(self) -> tuple[Op, ...]:
+        """All of the backward."""
+        return sum(self.backwards, ())
 
 
 def feed_forward(
@@ -33,15 +47,19 @@ def feed_forward(
     region = TensorRegion(name, 2 * tokens * hidden, setting, segment)
     kernels = 1 if setting.fusion.compiled else 2
     return FeedForward(
-        forward=(
-            *region.enter(up),
-            traffic(f"{name}-activation", 2 * tokens * (wide + inner), kernels, segment, modules),
-            *region.leave(down),
+        forwards=(
+            (
+                *region.enter(up),
+                traffic(f"{name}-activation", 2 * tokens * (wide + inner), kernels, segment, modules),
+            ),
+            tuple(region.leave(down)),
         ),
-        backward=(
-            *region.leave_backward(down),
-            traffic(f"{name}-activation-backward", 2 * tokens * (2 * wide + inner), kernels, segment),
-            *region.enter_backward(up),
+        backwards=(
+            tuple(region.leave_backward(down)),
+            (
+                traffic(f"{name}-activation-backward", 2 * tokens * (2 * wide + inner), kernels, segment),
+                *region.enter_backward(up),
+            ),
         ),
         saved=(
             Saved(f"{name}-up-output", 2 * tokens * wide, modules),

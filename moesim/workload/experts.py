@@ -70,14 +70,18 @@ def expert_block(moe: Moe, hidden: int, setting: Setting, norms: int = 1) -> Blo
 
 
 def _exchanged_forward(routed: Routed, shared: FeedForward) -> tuple[Op, ...]:
-    """Dispatch, products, combine, one after the other; or wave by wave, all dispatches before the first combine."""
+    """Dispatch, products, combine, one after the other; or wave by wave, all dispatches before the first combine.
+
+    Shared experts that overlap run their up-projection beside the dispatch and their down-projection beside the combine.
+    """
     waves = routed.waves()
     legs = [wave.leg("dispatch", "dispatch") for wave in waves]
     rest: tuple[Op, ...] = ()
     for wave, leg in zip(waves, legs, strict=True):
         rows = wave.forward() + _leg_cast("combine-cast", wave.rows, wave)
         rest += (*_behind(leg, rows, len(waves)), wave.leg("combine", "combine"))
-    return (*_with_shared(legs[0], shared.forward, routed.setting), *legs[1:], *rest)
+    up, down = shared.forwards if routed.setting.overlap_shared_expert else ((), ())
+    return (*_beside(legs[0], up), *legs[1:], *rest[:-1], *_beside(rest[-1], down))
 
 
 def _exchanged_backward(routed: Routed, shared: FeedForward) -> tuple[Op, ...]:
@@ -88,11 +92,10 @@ def _exchanged_backward(routed: Routed, shared: FeedForward) -> tuple[Op, ...]:
     for wave, leg in zip(waves, legs, strict=True):
         rows = wave.backward(delayed) + _leg_cast("dispatch-backward-cast", wave.rows, wave)
         rest += (*_behind(leg, rows, len(waves)), wave.leg("combine", "dispatch-backward"))
+    down, up = shared.backwards if routed.setting.overlap_shared_expert else ((), ())
     if delayed:
-        last = rest[-1]
-        later = tuple(replace(op, segment=last.segment) for wave in waves for op in wave.weight_gradients())
-        rest += (replace(later[0], beside=True), *later[1:], _join("wgrad-join", last, later[-1]))
-    return (*_with_shared(legs[0], shared.backward, routed.setting), *legs[1:], *rest)
+        up += tuple(op for wave in waves for op in wave.weight_gradients())
+    return (*_beside(legs[0], down), *legs[1:], *rest[:-1], *_beside(rest[-1], up))
 
 
 def _behind(leg: Op, ops: tuple[Op, ...], waves: int) -> tuple[Op, ...]:
@@ -100,11 +103,14 @@ def _behind(leg: Op, ops: tuple[Op, ...], waves: int) -> tuple[Op, ...]:
     return (replace(ops[0], needs=(leg.name,)), *ops[1:]) if waves > 1 else ops
 
 
-def _join(name: str, *ends: Op) -> Op:
-    """A moment at which several operations are done."""
-    first = ends[0]
-    needs = tuple(op.name for op in ends)
-    return Op(name, "memory_bound", Traffic(0.0), 0, first.segment, first.modules, needs)
+def _beside(leg: Op, ops: tuple[Op, ...]) -> tuple[Op, ...]:
+    """The leg with operations beside it, and the moment at which both are done."""
+    if not ops:
+        return (leg,)
+    others = tuple(replace(op, segment=leg.segment) for op in ops)
+    needs = (leg.name, others[-1].name)
+    join = Op(f"beside-{leg.name}-join", "memory_bound", Traffic(0.0), 0, leg.segment, leg.modules, needs)
+    return (leg, replace(others[0], beside=True), *others[1:], join)
 
 
 def _fused_forward(routed: Routed) -> tuple[Op, ...]:
@@ -150,14 +156,5 @@ def _hot_experts(routed: Routed, name: str, collective: str, value_bytes: float)
 def _shared(moe: Moe, hidden: int, setting: Setting) -> FeedForward:
     """The shared experts: one feed-forward of their joint width."""
     if not moe.shared_size:
-        return FeedForward((), (), ())
+        return FeedForward()
     return feed_forward(Dense(moe.shared_size, moe.gated), hidden, setting, "shared", "attention", SHARED)
-
-
-def _with_shared(leg: Op, shared: tuple[Op, ...], setting: Setting) -> tuple[Op, ...]:
-    """The leg, with the shared experts beside it where they overlap."""
-    if not setting.overlap_shared_expert or not shared:
-        return (leg,)
-    beside = tuple(replace(op, segment=leg.segment) for op in shared)
-    join = _join(f"{leg.name}-join", leg, beside[-1])
-    return (leg, replace(beside[0], beside=True), *beside[1:], join)

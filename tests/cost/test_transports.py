@@ -7,6 +7,7 @@ import pytest
 import moesim
 from moesim.cost.collectives import collective_time
 from moesim.cost.machine import Group
+from moesim.cost.memory_bound import traffic_time
 from moesim.cost.transports import leg_time, transports
 from moesim.workload.ops import ExpertLeg
 from moesim.workload.setting import LayoutPasses
@@ -195,8 +196,15 @@ def test_rowwise_by_hand(machine):
     assert leg_time(rowwise, four, NODE, changed) == pytest.approx(10 * US + every, rel=1e-12)
     counting = leg_time(rowwise, leg(top_k=4, counts=True), NODE, changed)
     assert counting == pytest.approx(30 * US + every, rel=1e-12)
-    weighted = 10 * US + 4 * PAYLOAD * 7 / 480e9
+    # rows that come back are summed, and weights get their gradient, by a kernel that passes over rows and tokens
+    passed = traffic_time(5 * PAYLOAD, machine.gpu)
+    weighted = 10 * US + 4 * PAYLOAD * 7 / 480e9 + passed
     assert leg_time(rowwise, replace(four, weighted=True), NODE, changed) == pytest.approx(weighted, rel=1e-12)
+    back = leg_time(rowwise, leg("combine", top_k=4), NODE, changed)
+    assert back == pytest.approx(10 * US + every + passed, rel=1e-12)
+    narrow = replace(leg("combine", top_k=4), row_bytes=ROW / 2, return_bytes=ROW)
+    passed = traffic_time(3 * PAYLOAD, machine.gpu)
+    assert leg_time(rowwise, narrow, NODE, changed) == pytest.approx(10 * US + every / 2 + passed, rel=1e-12)
     # across nodes the NIC takes a million rows a second: 3/4 of 1,600 routes
     assert leg_time(rowwise, four, NODES, changed) == pytest.approx(10 * US + 1200 / 1e6, rel=1e-12)
     assert rowwise.passes(four, NODE) == LayoutPasses()
@@ -210,7 +218,7 @@ def test_more_blocks_end_at_the_rate_of_the_links(machine):
     blocks = {**machine.transports["nvshmem-rowwise"], "num_blocks": 1e6, "shared_bandwidth": 1e15}
     changed = replace(machine, transports={"nvshmem-rowwise": blocks})
     expected = blocks["barrier"] + 7 / 8 * PAYLOAD / machine.links.nvlink_bandwidth
-    assert leg_time(rowwise, leg("combine"), NODE, changed) == pytest.approx(expected)
+    assert leg_time(rowwise, leg(), NODE, changed) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(
@@ -222,7 +230,7 @@ def test_blocks_of_the_rowwise_exchange_against_their_micro_benchmark(blocks, ba
     constants = {**told.transports["nvshmem-rowwise"], "num_blocks": blocks, "barrier": 0.0}
     changed = replace(told, transports={"nvshmem-rowwise": constants})
     size = TOKENS * ROW
-    found = size / leg_time(transports.get("nvshmem-rowwise"), leg("combine"), Group(4.0, 4.0), changed)
+    found = size / leg_time(transports.get("nvshmem-rowwise"), leg(), Group(4.0, 4.0), changed)
     assert found == pytest.approx(bandwidth, rel=0.03)
 
 

@@ -220,11 +220,17 @@ def test_a_capacity_leaves_the_requested_and_runs_the_kept(four):
 
 def test_an_overlapped_exchange_stretches_what_is_beside_it(four):
     """No overlap is better than hiding the exchange for nothing."""
-    base = moesim.estimate(four)
-    for changes in ({"two_batch_overlap": True}, {"expert_waves": 2}, {"delay_wgrad": True}):
-        found = moesim.estimate(four, four.strategy.replace(**changes))
+    alone = four.strategy.replace(overlap_shared_expert=False)
+    base = moesim.estimate(four, alone)
+    for changes in (
+        {"two_batch_overlap": True},
+        {"expert_waves": 2},
+        {"delay_wgrad": True},
+        {"overlap_shared_expert": True},
+    ):
+        found = moesim.estimate(four, alone.replace(**changes))
         assert found.step_time_s > base.step_time_s - base.exposed_s["ep"]
-    plan = four.plan(four.strategy.replace(two_batch_overlap=True))
+    plan = four.plan(alone.replace(two_batch_overlap=True))
     assert float(plan.contention("F").exchange) > 0
     assert all(float(value) > 0 for value in plan.contention("F").by_category.values())
 

@@ -6,6 +6,7 @@ import numpy as np
 
 from moesim.base.numeric import Numeric
 from moesim.cost.machine import Group, Machine
+from moesim.cost.memory_bound import traffic_time
 from moesim.cost.transports import VERBS, transports
 from moesim.workload.ops import ExpertLeg
 from moesim.workload.setting import LayoutPasses
@@ -28,11 +29,18 @@ class Rowwise:
         .. math::
 
             T = T_{map} + T_{bar} + \max\left(y \left(\frac{1}{n_b \beta_b} + \frac{1}{\beta_s}\right),\;
-                \frac{y (1 - 1/n)}{\beta_{nvl}},\; \frac{r}{\rho}\right)
+                \frac{y (1 - 1/n)}{\beta_{nvl}},\; \frac{r}{\rho}\right) + T_{hbm}(y + z)
 
         with y the bytes of all rows: the blocks copy those that stay on the GPU as they do the others. n_b blocks have a
-        bandwidth of beta_b each until they share beta_s; r rows go to other domains at the message rate rho of a NIC. Only
-        a forward dispatch builds the map; rows that are weighted as they leave have fewer blocks.
+        bandwidth of beta_b each until they share beta_s; r rows go to other domains at the message rate rho of a NIC.
+        Only a forward dispatch builds the map; rows that are weighted as they leave have fewer blocks.
+
+        Rows that come back are fetched into a buffer, and a kernel behind it sums those of a token: z bytes of all tokens.
+        The weights of the rows get their gradient from that buffer before weighted rows leave, as many bytes again.
+
+        References
+        ----------
+        olmo-core, olmo_symm_mem_rowwise.cuh and comm.py, commits bb865a54 and 0492878f
         """
         constants = machine.transports[NAME]
         rows = leg.busy_tokens * leg.top_k
@@ -45,10 +53,13 @@ class Rowwise:
         wire = machine.links.nic_bandwidth * group.reach.of("all-to-all")
         network = np.maximum(crossing / constants["message_rate"], crossing * leg.row_bytes / wire)
         start = constants["barrier"] + group.reach.of("far-latency") + (constants["route_map"] if leg.counts else 0.0)
-        return start + np.maximum(np.maximum(copied, linked), network)
+        gathered: Numeric = 0.0
+        if leg.direction == "combine" or leg.weighted:
+            gathered = traffic_time(moved + leg.busy_tokens * (leg.return_bytes or leg.row_bytes), machine.gpu)
+        return start + np.maximum(np.maximum(copied, linked), network) + gathered
 
     def passes(self, leg: ExpertLeg, group: Group) -> LayoutPasses:
-        """Rows land in expert order and are reduced while they are read back: no layout pass."""
+        """Rows land in expert order, and the legs sum those that come back: no layout pass of its own."""
         return LayoutPasses()
 
     def buffer_bytes(self, leg: ExpertLeg, group: Group, machine: Machine, routed_layers: Numeric) -> Numeric:
