@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from moesim.workload.strategy import Strategy
 
 from moesim.base.display import bind
-
-__version__ = "0.1.0"
+from moesim.base.version import VERSION as __version__
 
 bind("Estimate", "moesim.report.estimate_html")
 bind("Answer", "moesim.report.matrix_html")

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import moesim
 from moesim.base.errors import SpecError
+from moesim.base.version import VERSION
 from moesim.reading import plain_strategy
 from moesim.studies.search.block import Counts
 from moesim.studies.search.jobs import Job
@@ -38,7 +38,7 @@ def head(jobs: Sequence[Job], aim: Aim, parts: Sequence[Part]) -> dict[str, Any]
         "order of parts": [(name, None if region is None else region.flat.tolist()) for name, _, region in parts],
     }
     digests = {name: hashlib.sha256(repr(value).encode()).hexdigest()[:16] for name, value in made.items()}
-    return {"search": FORMAT, "moesim": moesim.__version__} | digests
+    return {"search": FORMAT, "moesim": VERSION} | digests
 
 
 class Checkpoint:

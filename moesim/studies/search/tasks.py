@@ -11,8 +11,8 @@ from functools import lru_cache
 
 import numpy as np
 
-import moesim
 from moesim.base.errors import SpecError
+from moesim.base.version import VERSION
 from moesim.studies.search.block import Counts
 from moesim.studies.search.jobs import Job
 from moesim.studies.search.pool import Plan, Pool, Rival
@@ -40,7 +40,7 @@ class Task:
     region: Region | None
     aim: Aim
     rivals: tuple[Rival, ...] = ()
-    version: str = moesim.__version__
+    version: str = VERSION
 
 
 @dataclass(frozen=True)
@@ -104,8 +104,8 @@ def work_apart(jobs: bytes, task: Task) -> Done:
     """The work of a process of its own; ``jobs`` are pickled, so that they are read once for many parts."""
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that sends the tasks decides
-    if task.version != moesim.__version__:
-        what = f"a worker has moesim {moesim.__version__}, and the search comes from {task.version}"
+    if task.version != VERSION:
+        what = f"a worker has moesim {VERSION}, and the search comes from {task.version}"
         raise SpecError.single("--scheduler", "", what, "install the same on all machines")
     if not hasattr(_of_thread, "worker"):
         _of_thread.worker = lru_cache(maxsize=1)(lambda jobs: Worker(pickle.loads(jobs)))
