@@ -18,8 +18,10 @@ if TYPE_CHECKING:
     from moesim.studies.whatif import whatif
     from moesim.workload.strategy import Strategy
 
+from moesim.base import version
 from moesim.base.display import bind
-from moesim.base.version import VERSION as __version__
+
+__version__ = version.VERSION
 
 bind("Estimate", "moesim.report.estimate_html")
 bind("Answer", "moesim.report.matrix_html")
