@@ -54,12 +54,12 @@ def _(found: Search) -> str:
         cells += [gibibytes(one.plan.peak_bytes), *([f"{one.tokens_per_dollar:,.0f}"] if priced else [])]
         cells += [one.answer.binding["resource"], _slower(found, one)]
         rows.append(Row(cells, strong=one is found.top[0]))
-    notes = [] if found.complete else [f"stopped after {found.plans_done:,} plans"]
+    notes = [] if found.complete else [f"stopped after {found.counts.done:,} plans"]
     refused = list(found.refused.items())
     listed = "; ".join(f"{rule} {count:,}" for rule, count in refused[:RULES])
     more = f"; {len(refused) - RULES} more rules {sum(count for _, count in refused[RULES:]):,}"
     notes += [f"Refused by: {listed}{more if len(refused) > RULES else ''}."] if refused else []
-    title = f"{found.plans_total:,} plans: {found.plans_legal:,} legal, {found.plans_fitting:,} fit"
+    title = f"{found.plans_total:,} plans: {found.plans_legal:,} legal, {found.plans_fitting:,} known to fit"
     shown = [*map(Column, columns), Column("binding", False), Column("slower than the best by", False)]
     return fragment("table", title=title, columns=shown, rows=rows, notes=notes)
 
