@@ -25,6 +25,8 @@ __version__ = "0.1.0"
 bind("Estimate", "moesim.report.estimate_html")
 bind("Answer", "moesim.report.matrix_html")
 bind("Timeline", "moesim.report.timeline_html")
+for study in ("Budget", "Diagnosis", "Explanation", "FabricGroups", "FabricView", "Fit", "Roofline"):
+    bind(study, "moesim.report.rich_html")
 for study in ("Comparison", "Scaling", "Search", "Sweep", "WhatIf"):
     bind(study, "moesim.report.studies_html")
 
