@@ -26,6 +26,8 @@ __version__ = version.VERSION
 bind("Estimate", "moesim.report.estimate_html")
 bind("Answer", "moesim.report.matrix_html")
 bind("Timeline", "moesim.report.timeline_html")
+for study in ("Budget", "Diagnosis", "Explanation", "FabricGroups", "FabricView", "Fit", "Roofline"):
+    bind(study, "moesim.report.rich_html")
 for study in ("Comparison", "Scaling", "Search", "Sweep", "WhatIf"):
     bind(study, "moesim.report.studies_html")
 

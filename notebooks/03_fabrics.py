@@ -68,9 +68,7 @@ comparison(
 # Why: what the groups of each parallel axis get. Experts span four nodes; replicas are far apart, but send little.
 
 # %%
-groups = fabric_groups(problem)
-rows = pd.DataFrame(groups.to_dict()["groups"])
-rows[[name for name in rows if not isinstance(rows[name].iloc[0], list | dict)]].head(8)
+fabric_groups(problem)
 
 # %% [markdown]
 # ## Faults

@@ -59,7 +59,7 @@ def _(found: Search) -> str:
     listed = "; ".join(f"{rule} {count:,}" for rule, count in refused[:RULES])
     more = f"; {len(refused) - RULES} more rules {sum(count for _, count in refused[RULES:]):,}"
     notes += [f"Refused by: {listed}{more if len(refused) > RULES else ''}."] if refused else []
-    title = f"{found.plans_total:,} plans: {found.plans_legal:,} legal, {found.plans_fitting:,} fit"
+    title = f"{found.plans_total:,} plans: {found.plans_legal:,} legal, {found.plans_fitting:,} known to fit"
     shown = [*map(Column, columns), Column("binding", False), Column("slower than the best by", False)]
     return fragment("table", title=title, columns=shown, rows=rows, notes=notes)
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from moesim.base.display import Shown
 from moesim.problem import Problem
 from moesim.studies.scaling import Point, scaled
 
@@ -38,7 +39,7 @@ class Cost:
 
 
 @dataclass(frozen=True)
-class Budget:
+class Budget(Shown):
     """A run on several sizes of cluster, and how its price moves with what is known least."""
 
     tokens: float

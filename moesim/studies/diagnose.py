@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+from moesim.base.display import Shown
 from moesim.estimator import estimate
 from moesim.problem import Problem
 from moesim.result import Estimate
@@ -59,7 +60,7 @@ class Term:
 
 
 @dataclass(frozen=True)
-class Diagnosis:
+class Diagnosis(Shown):
     """A measured step beside its estimate. Times in s.
 
     ``suspects``: terms whose own error may explain the gap; ``suspicions``: what the run may do otherwise than it is said

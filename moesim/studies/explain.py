@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from moesim.base.display import Shown
 from moesim.cost.blocks import Blocks, Name, chunk_blocks, price_blocks
 from moesim.cost.chunk_graph import LANES
 from moesim.cost.memory import rank_memory
@@ -43,7 +44,7 @@ class OpRow:
 
 
 @dataclass(frozen=True)
-class Explanation:
+class Explanation(Shown):
     """An estimate, the operations behind it, and each rank's memory by phase and class. [B]"""
 
     estimate: Estimate

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from moesim.base.display import Shown
 from moesim.base.errors import SpecError
 from moesim.cost.blocks import Blocks, chunk_blocks, price_blocks
 from moesim.cost.from_spec import specs_network
@@ -71,7 +72,7 @@ class GroupRow:
 
 
 @dataclass(frozen=True)
-class FabricGroups:
+class FabricGroups(Shown):
     """The groups of a run on its fabric."""
 
     name: str

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from moesim.base.display import Shown
 from moesim.base.errors import SpecError
 from moesim.fabric.faults import group_rates, with_degraded, with_fault
 from moesim.fabric.layout import Layout, Pattern
@@ -43,7 +44,7 @@ class FaultRow:
 
 
 @dataclass(frozen=True)
-class FabricView:
+class FabricView(Shown):
     """A fabric between nodes of one kind.
 
     ``bisection``: between two halves, each way [B/s]; ``full_bisection_share``: of what the NICs of a half could send.

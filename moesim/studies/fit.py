@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from moesim.base.display import Shown
 from moesim.base.errors import SpecError
 from moesim.cost.memory import plan_memory
 from moesim.estimator import estimate
@@ -44,7 +45,7 @@ class Remedy:
 
 
 @dataclass(frozen=True)
-class Fit:
+class Fit(Shown):
     """Whether a job fits, and what would make it.
 
     ``host_memory_bytes``: of a node, None where nobody said. ``remedies``: of the fewest changes that suffice, the fastest

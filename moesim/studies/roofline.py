@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from moesim.base.display import Shown
 from moesim.cost.blocks import Blocks, price_blocks
 from moesim.cost.collectives import collective_time
 from moesim.cost.gemm import gemm_time
@@ -78,7 +79,7 @@ class Point:
 
 
 @dataclass(frozen=True)
-class Roofline:
+class Roofline(Shown):
     """Operations of a step, most time first, and the roofs over them: FLOP/s by format, B/s by link."""
 
     name: str

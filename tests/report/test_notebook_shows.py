@@ -1,5 +1,6 @@
 """What a notebook and ``rich.print`` show of answers and studies."""
 
+import html
 import io
 import re
 
@@ -12,9 +13,17 @@ from moesim.matrix.own import own_situations
 from moesim.report.estimate import NAMES, seconds
 from moesim.report.lanes import bars
 from moesim.report.palette import CLASS_COLOURS, TERM_COLOURS
+from moesim.report.rich_html import TABLES, WIDTH
 from moesim.report.timeline_html import drawings
 from moesim.result import BREAKDOWN, EXTRA
+from moesim.studies.budget import budget
 from moesim.studies.compare import comparison
+from moesim.studies.diagnose import diagnose
+from moesim.studies.explain import explain
+from moesim.studies.fabric_groups import fabric_groups
+from moesim.studies.fabric_view import fabric_view
+from moesim.studies.fit import fit
+from moesim.studies.roofline import roofline
 from moesim.studies.scaling import scaled
 from moesim.studies.search.search import search
 from moesim.studies.sweep import sweep
@@ -74,6 +83,25 @@ def test_a_terminal_shows(shown, kind):
 @pytest.mark.parametrize("kind", WORDS)
 def test_its_name_is_short(shown, kind):
     assert len(repr(shown[kind])) < 160
+
+
+def test_tables_of_the_terminal_serve_notebooks_too(small):
+    shown = {
+        "Budget": budget(small, 1e12),
+        "Diagnosis": diagnose(small, 0.08),
+        "Explanation": explain(small),
+        "FabricGroups": fabric_groups(small),
+        "FabricView": fabric_view("rail-ndr400", 8),
+        "Fit": fit(small),
+        "Roofline": roofline(small),
+    }
+    assert shown.keys() == TABLES.keys()
+    for name, value in shown.items():
+        assert type(value).__name__ == name
+        page = io.StringIO()
+        Console(file=page, width=WIDTH, highlight=False).print(value)
+        plain = html.unescape(re.sub(r"<[^>]+>", "", value._repr_html_() or ""))
+        assert page.getvalue().split() == plain.split()
 
 
 def test_a_search_shows_its_best_plans_in_order(shown):
