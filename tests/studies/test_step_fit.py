@@ -133,7 +133,22 @@ def test_a_run_is_judged_by_a_fit_that_has_not_seen_it(overlay):
 
 @pytest.mark.parametrize(
     ("after", "better"),
-    [([0.1, -0.1, 0.1], True), ([0.2, -0.2, 0.2], True), ([0.25, -0.25, 0.0], False), ([0.1, 0.1, 0.9], False)],
+    [
+        ([0.1, -0.1, 0.1], True),
+        ([0.2, -0.2, 0.2], False),
+        ([0.25, -0.25, 0.0], False),
+        ([0.1, 0.1, 0.9], False),
+        ([0.0, 0.21, 0.31], False),
+    ],
+    ids=["every group gains", "one group gains", "median larger", "mean larger", "a gain that one group makes alone"],
 )
-def test_factors_are_kept_where_mean_and_median_agree(after, better):
-    assert is_better(np.array(after), np.array([0.2, -0.2, 0.3])) is better
+def test_factors_are_kept_where_groups_gain_more_than_by_chance(after, better):
+    groups = np.array(["a", "b", "c"])
+    assert is_better(np.array(after), np.array([0.2, -0.2, 0.3]), groups) is better
+
+
+def test_runs_of_one_group_are_one_piece_of_evidence():
+    before, after = np.array([0.3, 0.3, 0.3, 0.3, 0.2, 0.2]), np.array([0.1, 0.1, 0.1, 0.1, 0.2, 0.2])
+    assert is_better(after, before, np.array(list("abcdef")))
+    assert not is_better(after, before, np.array(list("aaaabb")))
+    assert not is_better(after, before, np.array(["one"] * 6))
