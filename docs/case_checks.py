@@ -1,6 +1,7 @@
-"""Questions and reports of practitioners, asked again: what ``tests/published/cases.csv`` and ``case_checks.csv`` say, run.
+"""Questions and reports of practitioners, asked again as ``tests/published/cases.csv`` and ``case_checks.csv`` have them.
 
-Every command is run in this process through the command line's own application, as it stands, from the folder of the project.
+Every command is run in this process through the application of the command line, as it stands, from the folder of the
+project.
 """
 
 from __future__ import annotations
@@ -37,9 +38,9 @@ OPERATORS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
 
 @dataclass(frozen=True)
 class Case:
-    """A question: ``specified`` full or partial, ``seen`` while moesim was built, ``fitted`` runs of it that served a fit.
+    """A question: ``specified`` full or partial; ``seen`` while moesim was built.
 
-    ``assumed``: what the report leaves open, and what is asked instead; ``cause``: of a miss.
+    ``fitted``: runs of it that served a fit; ``assumed``: what the report leaves open, and what is asked instead; ``cause``: of a miss.
     """
 
     case: str
@@ -56,7 +57,7 @@ class Case:
 class Check:
     """One quantity of a case: commands, the field of their answers, what it should be, and how far off it may be.
 
-    ``expected``: a number, ``low..high``, ``rises`` or ``falls`` (one by one), a word or true or false, ``not WORD``, or the
+    ``expected``: a number, ``low..high``, ``rises`` or ``falls`` (one by one), a word, true or false, ``not WORD``, or the
     parts of a message with | between them. ``tolerance``: of a number, in per cent of it or as a number.
     """
 
@@ -122,7 +123,7 @@ def answer(command: str) -> Any:
 
 
 def evaluated(node: ast.AST, names: dict[str, Any]) -> Any:
-    """Value of a field: ``a.memory.peak_bytes``, ``a.step_time_s / b.step_time_s``, ``a[0].refused``; lists go item by item."""
+    """Value of a field: ``a.memory.peak_bytes``, ``a.step_time_s / b.step_time_s``; lists go item by item."""
     match node:
         case ast.Name(id=name):
             return names[name]

@@ -1,6 +1,6 @@
 """Questions and reports of practitioners, asked again; docs/cases.md shows the answers.
 
-A case with a ``cause`` is missed and says why: it fails here as soon as it is met, and any other as soon as it is missed.
+A case with a ``cause`` is missed and says why: it fails here as soon as it is met, any other as soon as it is missed.
 """
 
 import re
