@@ -23,7 +23,7 @@ A command sets what the report states; the rest is as the software has it. *Seen
 ## Fully specified
 
 {passed} of {full} are met ({share:.0%}), {unseen_passed} of {unseen} of those that were neither seen nor served a fit.
-{seconds:.0f} s for all.
+{seconds:.0f} s of one core for all.
 
 {full_table}
 
