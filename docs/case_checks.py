@@ -1,6 +1,7 @@
-"""Questions and reports of practitioners, asked again: what ``tests/published/cases.csv`` and ``case_checks.csv`` say, run.
+"""Questions and reports of practitioners, asked again as ``tests/published/cases.csv`` and ``case_checks.csv`` have them.
 
-Every command is run in this process through the command line's own application, as it stands, from the folder of the project.
+Every command is run in this process through the application of the command line, as it stands, from the folder of the
+project.
 """
 
 from __future__ import annotations
@@ -37,9 +38,9 @@ OPERATORS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
 
 @dataclass(frozen=True)
 class Case:
-    """A question: ``specified`` full or partial, ``seen`` while moesim was built, ``fitted`` runs of it that served a fit.
+    """A question: ``specified`` full or partial; ``seen`` while moesim was built.
 
-    ``assumed``: what the report leaves open, and what is asked instead; ``cause``: of a miss.
+    ``fitted``: runs of it that served a fit; ``assumed``: what the report leaves open, and what is asked instead; ``cause``: of a miss.
     """
 
     case: str
@@ -56,7 +57,7 @@ class Case:
 class Check:
     """One quantity of a case: commands, the field of their answers, what it should be, and how far off it may be.
 
-    ``expected``: a number, ``low..high``, ``rises`` or ``falls`` (one by one), a word or true or false, ``not WORD``, or the
+    ``expected``: a number, ``low..high``, ``rises`` or ``falls`` (one by one), a word, true or false, ``not WORD``, or the
     parts of a message with | between them. ``tolerance``: of a number, in per cent of it or as a number.
     """
 
@@ -92,7 +93,7 @@ def checks() -> list[Check]:
 
 def outcome(check: Check) -> Outcome:
     """Run the commands of a check and compare."""
-    start = time.perf_counter()
+    start = time.process_time()
     answers = [answer(command) for command in check.commands.split(SPLIT)]
     names = dict(zip("abcdefgh", answers, strict=False))
     try:
@@ -100,7 +101,7 @@ def outcome(check: Check) -> Outcome:
     except (KeyError, TypeError, IndexError) as error:
         told = "; ".join(str(one["error"]) for one in answers if isinstance(one, dict) and "error" in one)
         raise ValueError(f"{check.case}, {check.what}: no {check.field}: {error!r} {told}") from None
-    return Outcome(check, value, passed(value, check.expected, check.tolerance), time.perf_counter() - start)
+    return Outcome(check, value, passed(value, check.expected, check.tolerance), time.process_time() - start)
 
 
 @lru_cache(maxsize=512)
@@ -122,7 +123,7 @@ def answer(command: str) -> Any:
 
 
 def evaluated(node: ast.AST, names: dict[str, Any]) -> Any:
-    """Value of a field: ``a.memory.peak_bytes``, ``a.step_time_s / b.step_time_s``, ``a[0].refused``; lists go item by item."""
+    """Value of a field: ``a.memory.peak_bytes``, ``a.step_time_s / b.step_time_s``; lists go item by item."""
     match node:
         case ast.Name(id=name):
             return names[name]

@@ -12,22 +12,25 @@ from refresh import table
 PAGE = ROOT / "docs" / "cases.md"
 TEXT = """# Questions of practitioners
 
-{total} questions and reports from issue trackers, pull requests and tables of others, each with a quantity that can be checked. Written by
-`python docs/make_cases.py`, which runs every command below as it stands. What is expected and how far off an answer may be is
-what was published, with a tolerance that was set before anything was asked; [tests](../tests/published/test_cases.py) run the same table and
-fail where an answer begins or ceases to meet it. No constant was fitted to these cases; runs that a fit of steps has seen are named.
+{total} questions and reports from issue trackers, pull requests and tables of others, each with a quantity that can be
+checked. Written by `python docs/make_cases.py`, which runs every command below as it stands. What is expected and how far off
+an answer may be is what was published, with a tolerance that was set before anything was asked;
+[tests](../tests/published/test_cases.py) run the same table and fail where an answer begins or ceases to meet it. No constant
+was fitted to these cases; runs that a fit of steps has seen are named.
 
 A command sets what the report states; the rest is as the software has it. *Seen*: asked while moesim was built.
 
 ## Fully specified
 
-{passed} of {full} are met ({share:.0%}), {unseen_passed} of {unseen} of those that were neither seen nor served a fit. {seconds:.0f} s for all.
+{passed} of {full} are met ({share:.0%}), {unseen_passed} of {unseen} of those that were neither seen nor served a fit.
+{seconds:.0f} s of one core for all.
 
 {full_table}
 
 ## Partly specified
 
-{asked} of {partial} were asked, with what the report leaves open assumed; {part_passed} are met. They are no score: a miss may be the guess.
+{asked} of {partial} were asked, as far as they can be, with what the report leaves open assumed; {part_passed} are met. They are no
+score: a miss may be the guess, and what counts as small or as most is ours.
 
 {part_table}
 

@@ -24,8 +24,9 @@ SEQUENCE_RULES = (
         lambda c: (
             f"a ring gives each rank two pieces of a sequence, one from each end of the mask: 2*cp = "
             f"{shown(2 * c.strategy.cp)} does not divide sequences of {c.sequence_length}; padded to "
-            f"{_padded(c):,} tokens, {_padded(c) - c.sequence_length} of them empty, they would"
+            f"{_padded(c):,} tokens, {_padded(c) - c.sequence_length} of them empty, they divide"
         ),
+        needs=("sequence",),
     ),
     Rule(
         "ulysses-heads",

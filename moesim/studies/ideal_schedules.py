@@ -42,7 +42,8 @@ class Ideal:
     """A schedule of equal stages.
 
     ``makespan`` in the unit of the durations; ``idle_over_work`` of the rank that idles most [-]; ``activations`` kept at
-    most, over those of 1F1B on the first rank, which keeps ``pp`` micro-batches of its layers [-]; ``copies`` of the weights.
+    most, over those of 1F1B on the first rank, which keeps ``pp`` micro-batches of its layers [-]; ``copies`` of the
+    weights.
     """
 
     name: str

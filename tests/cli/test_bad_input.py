@@ -99,7 +99,7 @@ EDITS = [
         "layout: count-embedding-and-loss",
         "layout: even",
         [
-            "s.yaml:15: strategy.layout: 94 layers do not divide over 32 stages (pp*vpp) [layers-per-stage]; legal: layout: count-embedding-and-loss, "
+            "s.yaml:15: strategy.layout: 94 layers do not divide over 32 stages (pp*vpp) [layers-per-stage]; legal: pp*vpp in 1, 2, 47, 94, or layout: count-embedding-and-loss, "
         ],
     ),
     # what is not modelled is refused, never ignored

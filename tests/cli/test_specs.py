@@ -122,7 +122,7 @@ def test_into_a_file(moesim, tmp_path):
     ("arguments", "line"),
     [
         (["gpu"], "no kind of spec 'gpu'; did you mean 'gpus'?"),
-        (["gpus", "h20"], "no GPU 'h20'; did you mean 'h200'?"),
+        (["gpus", "h201"], "no GPU 'h201'; did you mean 'h20'?"),
         (["gpus", "mi300x"], "mi300x is not modelled: an AMD GPU; "),
         (["schedules", "1f"], "no pipeline schedule '1f'; did you mean '1f1b'? (known: 1f1b, 1f1b-v, "),
         (["models", "gpt"], "no model 'gpt'; did you mean 'gpt-1t'?"),
