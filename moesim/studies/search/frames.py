@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from moesim.base.numeric import Numeric
-from moesim.cost.memory import RankState, rank_state, routed_layers
+from moesim.cost.memory import RankState, rank_state, routed_layers, total
 from moesim.cost.pipeline import boundary_time
 from moesim.cost.plan import Plan
 from moesim.cost.replication import stage_reduction_time
@@ -79,12 +79,23 @@ class Frame:
     stage_kinds: tuple[int, ...]
     sends: tuple[Numeric, ...]
     extra_warmup: int
-    _holding: Callable[[], tuple[Held, ...]]
+    _states: Callable[[], dict[tuple[int, ...], RankState]]
+    _holding: Callable[[dict[tuple[int, ...], RankState]], tuple[Held, ...]]
+
+    @cached_property
+    def states(self) -> dict[tuple[int, ...], RankState]:
+        """What ranks hold whatever they run, by the kinds of their stages; worked out when memory first asks."""
+        return self._states()
 
     @cached_property
     def held(self) -> tuple[Held, ...]:
-        """What ranks hold, worked out when memory first asks."""
-        return self._holding()
+        """What ranks hold at their fullest, worked out when memory first asks."""
+        return self._holding(self.states)
+
+    @cached_property
+    def least_bytes(self) -> Array:
+        """What the largest rank holds whatever it runs. (n,) [B]"""
+        return np.asarray(np.maximum.reduce([wide(total(state.base), self.plan.shape) for state in self.states.values()]))
 
 
 def frame(
@@ -123,9 +134,11 @@ def frame(
     busy = tuple(_busy(plan, owned[rank], local, len(used), sends) for rank in sorted(set(last_of.values())))
     tails = [_tail(plan, rank, owned[rank]) for rank in sorted({*last_of.values(), *first_of.values()})]
 
-    def holding() -> tuple[Held, ...]:
-        states = {key: rank_state(plan, rank, [int(one) for one in owned[rank]]) for key, rank in first_of.items()}
-        return _held(plan, holdings, extra, local, states, micro_batches)
+    def states() -> dict[tuple[int, ...], RankState]:
+        return {key: rank_state(plan, rank, [int(one) for one in owned[rank]]) for key, rank in first_of.items()}
+
+    def holding(found: dict[tuple[int, ...], RankState]) -> tuple[Held, ...]:
+        return _held(plan, holdings, extra, local, found, micro_batches)
 
     return Frame(
         plan,
@@ -137,6 +150,7 @@ def frame(
         tuple(local.tolist()),
         tuple(sends.behind),
         extra,
+        states,
         holding,
     )
 
