@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -17,9 +17,10 @@ from moesim.cost.plan import Plan
 from moesim.cost.replication import stage_reduction_time
 from moesim.cost.update import optimizer_time
 from moesim.problem import Problem
-from moesim.studies.search.holding import Holding, Holdings, largest_rows
+from moesim.studies.search.holding import Holdings, held_rows
 from moesim.studies.search.legality import Standing
 from moesim.studies.search.tables import Array, StageKinds, column_plan, wide
+from moesim.timeline.schedule import Program, program_array
 from moesim.workload.strategy import Strategy
 
 
@@ -95,7 +96,9 @@ class Frame:
     @cached_property
     def least_bytes(self) -> Array:
         """What the largest rank holds whatever it runs. (n,) [B]"""
-        return np.asarray(np.maximum.reduce([wide(total(state.base), self.plan.shape) for state in self.states.values()]))
+        return np.asarray(
+            np.maximum.reduce([wide(total(state.base), self.plan.shape) for state in self.states.values()])
+        )
 
 
 def frame(
@@ -222,28 +225,28 @@ def _held(
     strategy = plan.strategy
     routed = np.array([routed_layers(plan, stage) for stage in plan.stages])
     counts, which = np.unique(micro_batches, return_inverse=True)
-    made: dict[int, tuple[HeldRank, ...]] = {}
+    made: dict[int, tuple[Sequence[Program], tuple[HeldRank, ...]]] = {}
     columns: dict[int, list[int]] = {}
     for place, count in enumerate(counts):
-        ranks = holdings.of(strategy.schedule, strategy.pp, int(count), strategy.vpp, extra_warmup)
-        columns.setdefault(id(ranks), []).append(place)
-        if id(ranks) not in made:
-            made[id(ranks)] = _folded(ranks, local, routed, states)
-    return tuple(Held(np.flatnonzero(np.isin(which, places)), made[key]) for key, places in columns.items())
+        programs = holdings.of(strategy.schedule, strategy.pp, int(count), strategy.vpp, extra_warmup)
+        columns.setdefault(id(programs), []).append(place)
+        if id(programs) not in made:
+            made[id(programs)] = programs, _folded(programs, local, routed, states)
+    return tuple(Held(np.flatnonzero(np.isin(which, places)), made[key][1]) for key, places in columns.items())
 
 
 def _folded(
-    ranks: tuple[Holding, ...], local: NDArray[np.int64], routed: NDArray[np.int64], states: dict[Any, RankState]
+    programs: Sequence[Program], local: NDArray[np.int64], routed: NDArray[np.int64], states: dict[Any, RankState]
 ) -> tuple[HeldRank, ...]:
     """What ranks hold by kind of stage, for those that may have the peak."""
     found: dict[tuple[Any, ...], HeldRank] = {}
-    for rank in ranks:
-        key = tuple(local[rank.stages].tolist())
-        kinds, folded = np.unique(local[rank.stages], return_inverse=True)
-        fold = np.eye(len(kinds), dtype=np.int64)[folded]
-        most = largest_rows(np.unique(np.hstack([rank.whole @ fold, rank.waiting @ fold]), axis=0))
+    for program in programs:
+        owned = np.unique(program_array(program)[:, 1])
+        key = tuple(local[owned].tolist())
+        kinds, first = np.unique(local[owned], return_index=True)
+        most = held_rows(program, np.searchsorted(kinds, local), len(kinds))
         whole, waiting = most[:, : len(kinds)], most[:, len(kinds) :]
-        in_flight = float((rank.whole @ routed[rank.stages]).max())
+        in_flight = float((whole @ routed[owned[first]]).max())
         one = HeldRank(states[key], tuple(kinds.tolist()), whole, waiting, in_flight)
         found.setdefault((key, most.tobytes(), in_flight), one)
     return _largest(list(found.values()))
