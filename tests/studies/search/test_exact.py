@@ -10,7 +10,7 @@ import pytest
 from moesim.base.errors import SpecError
 from moesim.estimator import estimate
 from moesim.evaluator import evaluate
-from moesim.studies.search.pool import Pool
+from moesim.studies.search.pool import Pool, refined
 from moesim.studies.search.search import search
 from moesim.studies.search.space import Vary, space
 from moesim.studies.search.walk import Walk
@@ -71,7 +71,8 @@ class Watching(Pool):
         self.given = []
 
     def add(self, batch):
-        for one in [batch, *batch.refined(np.ones(len(batch.columns), dtype=bool))]:
+        alike, rest = batch.split(np.ones(len(batch.columns), dtype=bool))
+        for one in [batch, *rest, *refined(alike)]:
             self.given += [(one.plan(place), one.bounds[place], one.peaks[place]) for place in range(len(one.columns))]
         super().add(batch)
 
