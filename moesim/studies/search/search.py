@@ -46,13 +46,15 @@ class Found:
 class Search:
     """The answer of a search.
 
-    ``refused``: plans by the first rule that refuses them. ``runs``: plans that were run exactly. ``seconds`` of the walk
+    Of the legal plans, some are ``bounded``: no run of theirs can beat the best, so that nobody asked whether they fit; of the
+    others, some are ``fitting``. ``refused``: plans by the first rule that refuses them. ``runs``: plans that were run exactly. ``seconds`` of the walk
     and these runs, without the estimates of the best. ``complete``: whether it went through the whole space.
     """
 
     space: Space
     objective: str
     plans_legal: int
+    plans_bounded: int
     plans_fitting: int
     refused: Mapping[str, int]
     plans_done: int
@@ -86,6 +88,7 @@ class Search:
             "plans_total": self.plans_total,
             "plans_done": self.plans_done,
             "plans_legal": self.plans_legal,
+            "plans_bounded": self.plans_bounded,
             "plans_fitting": self.plans_fitting,
             "plans_run": self.runs,
             "seconds": self.seconds,
@@ -171,5 +174,15 @@ def search(
     ranked = dict(counts.refused.most_common())
     best = tuple(Found(plan, estimate(problem, plan.strategy)) for plan in pool.best)
     return Search(
-        walked, objective, counts.legal, counts.fitting, ranked, counts.done, pool.runs, seconds, complete, best
+        walked,
+        objective,
+        counts.legal,
+        counts.bounded,
+        counts.fitting,
+        ranked,
+        counts.done,
+        pool.runs,
+        seconds,
+        complete,
+        best,
     )
