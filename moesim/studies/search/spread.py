@@ -32,14 +32,14 @@ def on_cores(jobs: tuple[Job, ...], tasks: Iterator[Task], workers: int) -> Gene
 
     told = pickle.dumps(jobs)
     parallel = Parallel(workers, return_as="generator_unordered", batch_size=1, pre_dispatch=workers)
-    ended: Generator[Done] = parallel(delayed(work_apart)(told, task) for task in tasks)
     try:
-        while (done := next(ended, None)) is not None:
-            yield done
-    except GeneratorExit:
-        with warnings.catch_warnings(action="ignore"):  # that what is under way is given up is meant
-            ended.close()
-        raise
+        ended: Generator[Done] = parallel(delayed(work_apart)(told, task) for task in tasks)
+        try:
+            while (done := next(ended, None)) is not None:
+                yield done
+        finally:
+            with warnings.catch_warnings(action="ignore"):  # that what is under way is given up is meant
+                ended.close()
     except TerminatedWorkerError:
         what = "a process was killed, perhaps because memory ran out"
         raise SpecError.single(

@@ -47,7 +47,8 @@ def test_a_process_that_is_killed_is_named(tiny, vary, fine):
     def kill(progress):
         from joblib.externals.loky import reusable_executor
 
-        for pid in list(reusable_executor._executor._processes if progress.best else ()):
+        executor = reusable_executor._executor
+        for pid in list(executor._processes if executor and progress.best else ()):
             os.kill(pid, signal.SIGKILL)
 
     with pytest.raises(SpecError, match="--workers: a process was killed"):
