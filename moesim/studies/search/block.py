@@ -213,8 +213,8 @@ class Block:
                         self._sort(Part(part.name, part.strategy.replace(**methods)), alive, groups)
             for cases in groups.values():
                 self._group(cases)
-                if len(shared.pool.best) < shared.pool.top <= shared.pool.size:
-                    shared.pool.run(shared.pool.top)  # what is to come can be measured against them
+                if shared.pool.promises():
+                    shared.pool.run(shared.pool.top)  # what is to come is measured against them
 
     def _sort(self, part: Part, alive: Mask, groups: dict[tuple[Any, ...], list[_Case]]) -> None:
         """Put a part with what shares its prices but for what is recomputed."""

@@ -21,7 +21,8 @@ FULL = 262_144
 MORE = 32
 """Plans that are run at a time while the best ones are not known for sure."""
 BESIDE, NEARLY = 8, 1.05
-"""Plans that are run for each one that is wanted, at most, where they share its run and their bounds are that close."""
+"""Plans that are run for each one that is wanted, at most, where they share its run and their bounds are that close; a
+step is likely to be at most so much longer than its bound."""
 
 
 Rival = tuple[float, float]
@@ -151,6 +152,15 @@ class Pool:
         kept = [one.only(mask) for one, mask in zip(self._waiting, np.split(stays, ends[:-1]), strict=True)]
         self._waiting = [one for one in kept if len(one.columns)]
         self.size = int(np.count_nonzero(stays))
+
+    def promises(self) -> bool:
+        """Whether as many plans wait as are wanted, and are likely to be better than the last of the best."""
+        if self.size < self.top or self.front or self.objective != "step":
+            return self.size >= self.top > len(self.best)
+        if len(self.best) < self.top:
+            return True
+        bounds = np.concatenate([one.bounds for one in self._waiting])
+        return bool(NEARLY * np.partition(bounds, self.top - 1)[self.top - 1] < self.best[-1].step_time_s)
 
     def _joined(self) -> tuple[NDArray[np.int64], NDArray[np.int64], Array, Array]:
         """Batch, place in it, bound and peak of all that wait."""
