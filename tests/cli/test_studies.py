@@ -15,9 +15,10 @@ def test_scale(moesim):
 
 
 def test_budget(moesim):
-    call = ("budget", JOB, "--tokens", "2T", "--price", 2.5, "--nodes", "32,64", "--deadline", "30d")
+    call = ("budget", JOB, "--tokens", "2T", "--price", "2.5/h", "--nodes", "32,64", "--deadline", "30d")
     found = moesim(*call, "--json").json
     assert [cost["meets"] for cost in found["costs"]] == [cost["time_s"] <= 30 * 86400 for cost in found["costs"]]
+    assert all(cost["money"] == pytest.approx(2.5 * cost["gpu_hours"]) for cost in found["costs"])
     assert "missed by" in moesim(*call).out
 
 
@@ -50,6 +51,7 @@ def test_sensitivity(moesim, tmp_path):
         (("scale", JOB, "--nodes", "32", "--fixed", "gbs"), "--fixed: 'gbs' is nothing to keep"),
         (("budget", JOB, "--tokens", "many"), "--tokens: 'many' is no number of tokens"),
         (("budget", JOB, "--tokens", "1T", "--deadline", "-3d"), "--deadline: "),
+        (("budget", JOB, "--tokens", "1T", "--price", "hgx-h100=2/h"), "--price: 'hgx-h100=2/h' is for several"),
         (("recompute", JOB, "--target-free", "six"), "--target-free: "),
         (("sensitivity", JOB, "--plot", "a.txt"), "--plot: 'a.txt' is no picture"),
     ],

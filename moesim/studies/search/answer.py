@@ -84,6 +84,11 @@ class Search(Shown):
         return self.counts.legal
 
     @property
+    def plans_bounded(self) -> int:
+        """Legal ones that no run can bring among the best, so that nobody asked whether they fit."""
+        return self.counts.bounded
+
+    @property
     def plans_fitting(self) -> int:
         """Legal ones that fit in memory, among those of which it had to be known."""
         return self.counts.fitting
@@ -125,7 +130,7 @@ class Search(Shown):
             "plans_done": self.counts.done,
             "plans_resumed": self.resumed,
             "plans_legal": self.plans_legal,
-            "plans_bounded": self.counts.bounded,
+            "plans_bounded": self.plans_bounded,
             "plans_fitting": self.plans_fitting,
             "plans_run": self.runs,
             "seconds": self.seconds,

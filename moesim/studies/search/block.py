@@ -31,8 +31,8 @@ from moesim.workload.strategy import DEGREES, FIELDS, Strategy
 
 PIECE = 8192
 """Columns that are priced at a time."""
-ENOUGH = 20
-"""Plans that wait for each one wanted before the first are run: most of those to come are then known to be worse."""
+SLACK = 1e-9
+"""Share by which a sum of bytes in another order may be larger. [-]"""
 OF_LAYERS = ("recompute", "transport")
 """Methods on which neither the state of a rank nor its messages depend."""
 CATEGORIES = tuple(name for name in FIELDS if name not in DEGREES)
@@ -213,8 +213,8 @@ class Block:
                         self._sort(Part(part.name, part.strategy.replace(**methods)), alive, groups)
             for cases in groups.values():
                 self._group(cases)
-                if not shared.pool.best and shared.pool.size > ENOUGH * shared.pool.top:
-                    shared.pool.run(shared.pool.top)
+                if shared.pool.promises():
+                    shared.pool.run(shared.pool.top)  # what is to come is measured against them
 
     def _sort(self, part: Part, alive: Mask, groups: dict[tuple[Any, ...], list[_Case]]) -> None:
         """Put a part with what shares its prices but for what is recomputed."""
@@ -232,21 +232,28 @@ class Block:
             for case in cases:
                 self._one_by_one(case)
             return
+        shared = self._shared
         frames = {case.state: self._frame(case) for case in cases}
         by_policy: dict[tuple[str, ...], list[_Case]] = {}
         for case in cases:
             by_policy.setdefault(case.part.strategy.recompute, []).append(case)
         least = relaxed(cases[0].part.strategy, self._shared.recomputes)
-        left = {id(case): case.alive[frames[case.state].columns] for case in cases}
+        left = {}
+        for case in cases:
+            one = frames[case.state]
+            left[id(case)] = case.alive[one.columns] & (one.least_bytes <= shared.capacity * (1 + SLACK))
+        cases = [case for case in cases if left[id(case)].any()]
+        if not cases:
+            return
         base = None
         if len(by_policy) > 1 or least.recompute not in by_policy:
             base = self._price(least, cases, left, frames)
             for state, one in frames.items():
                 bounds = step_bounds(one, base[0], base[1][one.columns])
-                may = self._shared.pool.may(bounds, np.zeros(len(bounds)))
+                may = shared.pool.may(bounds, np.zeros(len(bounds)))
                 for case in cases:
                     if case.state == state:
-                        self._shared.counts.bounded += int(np.count_nonzero(left[id(case)] & ~may))
+                        shared.counts.bounded += int(np.count_nonzero(left[id(case)] & ~may))
                         left[id(case)] = left[id(case)] & may
                 self._told()
         for policy, some in by_policy.items():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -11,15 +11,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from moesim.base.numeric import Numeric
-from moesim.cost.memory import RankState, rank_state, routed_layers
+from moesim.cost.memory import RankState, rank_state, routed_layers, total
 from moesim.cost.pipeline import boundary_time
 from moesim.cost.plan import Plan
 from moesim.cost.replication import stage_reduction_time
 from moesim.cost.update import optimizer_time
 from moesim.problem import Problem
-from moesim.studies.search.holding import Holding, Holdings, largest_rows
+from moesim.studies.search.holding import Holdings, held_rows
 from moesim.studies.search.legality import Standing
 from moesim.studies.search.tables import Array, StageKinds, column_plan, wide
+from moesim.timeline.schedule import Program, program_array
 from moesim.workload.strategy import Strategy
 
 
@@ -79,12 +80,25 @@ class Frame:
     stage_kinds: tuple[int, ...]
     sends: tuple[Numeric, ...]
     extra_warmup: int
-    _holding: Callable[[], tuple[Held, ...]]
+    _states: Callable[[], dict[tuple[int, ...], RankState]]
+    _holding: Callable[[dict[tuple[int, ...], RankState]], tuple[Held, ...]]
+
+    @cached_property
+    def states(self) -> dict[tuple[int, ...], RankState]:
+        """What ranks hold whatever they run, by the kinds of their stages; worked out when memory first asks."""
+        return self._states()
 
     @cached_property
     def held(self) -> tuple[Held, ...]:
-        """What ranks hold, worked out when memory first asks."""
-        return self._holding()
+        """What ranks hold at their fullest, worked out when memory first asks."""
+        return self._holding(self.states)
+
+    @cached_property
+    def least_bytes(self) -> Array:
+        """What the largest rank holds whatever it runs. (n,) [B]"""
+        return np.asarray(
+            np.maximum.reduce([wide(total(state.base), self.plan.shape) for state in self.states.values()])
+        )
 
 
 def frame(
@@ -123,9 +137,11 @@ def frame(
     busy = tuple(_busy(plan, owned[rank], local, len(used), sends) for rank in sorted(set(last_of.values())))
     tails = [_tail(plan, rank, owned[rank]) for rank in sorted({*last_of.values(), *first_of.values()})]
 
-    def holding() -> tuple[Held, ...]:
-        states = {key: rank_state(plan, rank, [int(one) for one in owned[rank]]) for key, rank in first_of.items()}
-        return _held(plan, holdings, extra, local, states, micro_batches)
+    def states() -> dict[tuple[int, ...], RankState]:
+        return {key: rank_state(plan, rank, [int(one) for one in owned[rank]]) for key, rank in first_of.items()}
+
+    def holding(found: dict[tuple[int, ...], RankState]) -> tuple[Held, ...]:
+        return _held(plan, holdings, extra, local, found, micro_batches)
 
     return Frame(
         plan,
@@ -137,6 +153,7 @@ def frame(
         tuple(local.tolist()),
         tuple(sends.behind),
         extra,
+        states,
         holding,
     )
 
@@ -208,28 +225,28 @@ def _held(
     strategy = plan.strategy
     routed = np.array([routed_layers(plan, stage) for stage in plan.stages])
     counts, which = np.unique(micro_batches, return_inverse=True)
-    made: dict[int, tuple[HeldRank, ...]] = {}
+    made: dict[int, tuple[Sequence[Program], tuple[HeldRank, ...]]] = {}
     columns: dict[int, list[int]] = {}
     for place, count in enumerate(counts):
-        ranks = holdings.of(strategy.schedule, strategy.pp, int(count), strategy.vpp, extra_warmup)
-        columns.setdefault(id(ranks), []).append(place)
-        if id(ranks) not in made:
-            made[id(ranks)] = _folded(ranks, local, routed, states)
-    return tuple(Held(np.flatnonzero(np.isin(which, places)), made[key]) for key, places in columns.items())
+        programs = holdings.of(strategy.schedule, strategy.pp, int(count), strategy.vpp, extra_warmup)
+        columns.setdefault(id(programs), []).append(place)
+        if id(programs) not in made:
+            made[id(programs)] = programs, _folded(programs, local, routed, states)
+    return tuple(Held(np.flatnonzero(np.isin(which, places)), made[key][1]) for key, places in columns.items())
 
 
 def _folded(
-    ranks: tuple[Holding, ...], local: NDArray[np.int64], routed: NDArray[np.int64], states: dict[Any, RankState]
+    programs: Sequence[Program], local: NDArray[np.int64], routed: NDArray[np.int64], states: dict[Any, RankState]
 ) -> tuple[HeldRank, ...]:
     """What ranks hold by kind of stage, for those that may have the peak."""
     found: dict[tuple[Any, ...], HeldRank] = {}
-    for rank in ranks:
-        key = tuple(local[rank.stages].tolist())
-        kinds, folded = np.unique(local[rank.stages], return_inverse=True)
-        fold = np.eye(len(kinds), dtype=np.int64)[folded]
-        most = largest_rows(np.unique(np.hstack([rank.whole @ fold, rank.waiting @ fold]), axis=0))
+    for program in programs:
+        owned = np.unique(program_array(program)[:, 1])
+        key = tuple(local[owned].tolist())
+        kinds, first = np.unique(local[owned], return_index=True)
+        most = held_rows(program, np.searchsorted(kinds, local), len(kinds))
         whole, waiting = most[:, : len(kinds)], most[:, len(kinds) :]
-        in_flight = float((rank.whole @ routed[rank.stages]).max())
+        in_flight = float((whole @ routed[owned[first]]).max())
         one = HeldRank(states[key], tuple(kinds.tolist()), whole, waiting, in_flight)
         found.setdefault((key, most.tobytes(), in_flight), one)
     return _largest(list(found.values()))

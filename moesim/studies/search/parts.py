@@ -102,8 +102,10 @@ def _with(
     strategy: Strategy, made: dict[str, Any], index: Index, where: NDArray[np.bool_], name: str, value: Any
 ) -> tuple[Strategy, dict[str, Any], Index]:
     """The columns in which a default has one value, with it."""
-    columns = {other: np.asarray(getattr(strategy, other))[where] for other in DEGREES}
+    columns = {other: np.asarray(getattr(strategy, other)) for other in DEGREES}
+    if not where.all():
+        columns, index = {other: values[where] for other, values in columns.items()}, index[where]
     if name in DEGREES:
-        columns[name] = np.full(int(where.sum()), float(value))
-        return strategy.replace(**columns), made, index[where]
-    return strategy.replace(**columns, **{name: value}), made | {name: value}, index[where]
+        columns[name] = np.full(len(index), float(value))
+        return strategy.replace(**columns), made, index
+    return strategy.replace(**columns, **{name: value}), made | {name: value}, index

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from moesim.evaluator import step_times_of
 from moesim.problem import Problem
-from moesim.studies.search.refine import Least
+from moesim.studies.search.refine import Least, closer_bounds
 from moesim.studies.search.tables import Array
 from moesim.workload.strategy import COUNTS, DEGREES, Strategy
 
@@ -20,6 +20,9 @@ FULL = 262_144
 
 MORE = 32
 """Plans that are run at a time while the best ones are not known for sure."""
+BESIDE, NEARLY = 8, 1.05
+"""Plans that are run for each one that is wanted, at most, where they share its run and their bounds are that close; a
+step is likely to be at most so much longer than its bound."""
 
 
 Rival = tuple[float, float]
@@ -71,18 +74,23 @@ class Batch:
         least = None if self.least is None else self.least.only(mask)
         return Batch(self.strategy, self.columns[mask], self.bounds[mask], self.peaks[mask], least)
 
-    def refined(self, wanted: NDArray[np.bool_]) -> list[Batch]:
-        """The batch in two: with closer bounds where a plan has as many micro-batches as a wanted one, and the rest."""
+    def split(self, wanted: NDArray[np.bool_]) -> tuple[list[Batch], list[Batch]]:
+        """Plans with as many micro-batches as a wanted one, a batch each number, and the rest, if any."""
         if self.least is None:
-            return [self]
+            return [], [self]
         counts = self.least.micro_batches
-        found, left = [], np.ones(len(counts), dtype=bool)
-        for count in np.unique(counts[wanted]):
-            some = counts == count
-            left &= ~some
-            one, least = self.only(some), self.least.only(some)
-            found.append(replace(one, bounds=np.maximum(one.bounds, least.bounds()), least=None))
-        return [*found, self.only(left)] if left.any() else found
+        numbers = np.unique(counts[wanted])
+        left = ~np.isin(counts, numbers)
+        return [self.only(counts == number) for number in numbers], [self.only(left)] if left.any() else []
+
+
+def refined(batches: Sequence[Batch]) -> list[Batch]:
+    """Batches of one number of micro-batches each, with closer bounds."""
+    closer = closer_bounds([batch.least for batch in batches if batch.least is not None])
+    return [
+        replace(batch, bounds=np.maximum(batch.bounds, bounds), least=None)
+        for batch, bounds in zip(batches, closer, strict=True)
+    ]
 
 
 @dataclass(eq=False)
@@ -91,6 +99,8 @@ class Pool:
 
     ``objective``: ``step`` or ``memory``; among plans that are equally good the other one decides. ``front``: keep every
     plan than which no other one is better in both instead. ``runs``: exact runs so far; ``size``: plans that wait.
+    ``rivals``: plans from elsewhere, of a front or the last of the best: what they beat is not among the best. ``place``:
+    what decides between plans that are equal in both.
     """
 
     problem: Problem
@@ -126,7 +136,7 @@ class Pool:
         while self._refine(number):
             pass
         places, inside, bounds, peaks = self._joined()
-        order = self._order(bounds, peaks)[:number]
+        order = self._together(self._order(bounds, peaks), number, places, bounds)
         chosen = [self._waiting[places[one]].plan(int(inside[one])) for one in order]
         steps = step_times_of(self.problem, chosen)
         self.runs += len(chosen)
@@ -143,6 +153,15 @@ class Pool:
         self._waiting = [one for one in kept if len(one.columns)]
         self.size = int(np.count_nonzero(stays))
 
+    def promises(self) -> bool:
+        """Whether as many plans wait as are wanted, and are likely to be better than the last of the best."""
+        if self.size < self.top or self.front or self.objective != "step":
+            return self.size >= self.top > len(self.best)
+        if len(self.best) < self.top:
+            return True
+        bounds = np.concatenate([one.bounds for one in self._waiting])
+        return bool(NEARLY * np.partition(bounds, self.top - 1)[self.top - 1] < self.best[-1].step_time_s)
+
     def _joined(self) -> tuple[NDArray[np.int64], NDArray[np.int64], Array, Array]:
         """Batch, place in it, bound and peak of all that wait."""
         sizes = [len(one.columns) for one in self._waiting]
@@ -157,6 +176,21 @@ class Pool:
         """The most promising first."""
         return np.lexsort((peaks, bounds) if self.objective == "step" else (bounds, peaks))
 
+    def _together(
+        self, order: NDArray[np.int64], number: int, places: NDArray[np.int64], bounds: Array
+    ) -> NDArray[np.int64]:
+        """The most promising plans, and those that are nearly as good and run at once with one of them."""
+        first, others = order[:number], order[number:]
+        if self.objective != "step" or not len(others):
+            return first
+        full = len(self.best) == self.top and not self.front
+        limit = self.best[-1].step_time_s if full else NEARLY * bounds[first[-1]]
+        alone = np.array([one.least is None for one in self._waiting])
+        run = np.zeros(len(self._waiting), dtype=bool)
+        run[places[first]] = True
+        near = (alone & run)[places[others]] & (bounds[others] <= limit)
+        return np.concatenate([first, others[near][: number * BESIDE]])
+
     def _refine(self, number: int) -> bool:
         """Whether there were plans among the most promising that did not have their closer bounds yet."""
         if self.objective != "step" or not self._waiting:
@@ -164,12 +198,16 @@ class Pool:
         places, inside, bounds, peaks = self._joined()
         order = self._order(bounds, peaks)[:number]
         rough = [place for place in np.unique(places[order]).tolist() if self._waiting[place].least is not None]
-        closer: list[Batch] = []
+        some: list[Batch] = []
+        rest: list[Batch] = []
         for place in rough:
             wanted = np.zeros(len(self._waiting[place].columns), dtype=bool)
             wanted[inside[order[places[order] == place]]] = True
-            closer += self._waiting[place].refined(wanted)
-        self._waiting = [one for place, one in enumerate(self._waiting) if place not in set(rough)] + closer
+            chosen, left = self._waiting[place].split(wanted)
+            some += chosen
+            rest += left
+        others = [one for place, one in enumerate(self._waiting) if place not in set(rough)]
+        self._waiting = [*others, *rest, *refined(some)]
         return bool(rough)
 
     def _key(self, plan: Plan) -> tuple[tuple[float, ...], tuple[int, ...]]:

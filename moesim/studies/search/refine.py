@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -13,6 +14,7 @@ from moesim.studies.search.bounds import ROUNDING
 from moesim.studies.search.frames import Frame
 from moesim.studies.search.tables import Array, Tables
 from moesim.timeline.run import run_columns
+from moesim.timeline.step import StepGraph
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,11 +38,8 @@ class Least:
         """Some of the plans."""
         return Least(self.frame, self.places[mask], self.times[:, :, mask])
 
-    def bounds(self) -> Array:
-        """What no run of the plans, all with the same number of micro-batches, can beat. (n,) [s]
-
-        No task takes less than it does here, and the longest path of a graph grows with its tasks.
-        """
+    def tasks(self) -> tuple[StepGraph, Array]:
+        """Step graph of the plans, all with the same number of micro-batches, and least seconds of its tasks. (rows, n)"""
         frame = self.frame
         plan = replace(
             frame.plan, num_micro_batches=int(self.micro_batches[0]), extra_warmup=frame.extra_warmup
@@ -49,8 +48,7 @@ class Least:
         durations = np.zeros((graph.num_rows, len(self.places)))
         for (kind, where), row in graph.rows.items():
             durations[row] = self._task(kind, where)
-        longest = run_columns(graph.graph, durations)[0]
-        return np.asarray((longest + frame.tail[self.places]) * (1 - ROUNDING))
+        return graph, durations
 
     def _task(self, kind: str, where: int | tuple[int, int]) -> Numeric:
         if isinstance(where, tuple):
@@ -75,6 +73,24 @@ class Least:
         """The send behind a stage, where it holds up its rank. [s]"""
         seconds = self.frame.sends[stage] if stage >= 0 else 0.0
         return seconds[self.places] if isinstance(seconds, np.ndarray) and seconds.ndim else seconds
+
+
+def closer_bounds(some: Sequence[Least]) -> list[Array]:
+    """What no run of some plans can beat, each with one number of micro-batches; graphs that they share are run once. [s]
+
+    No task takes less than it does here, and the longest path of a graph grows with its tasks.
+    """
+    tasks = [one.tasks() for one in some]
+    shared: dict[int, list[int]] = {}
+    for place, (graph, _) in enumerate(tasks):
+        shared.setdefault(id(graph), []).append(place)
+    found = [np.zeros(0)] * len(some)
+    for places in shared.values():
+        longest = run_columns(tasks[places[0]][0].graph, np.hstack([tasks[place][1] for place in places]))[0]
+        ends = np.cumsum([len(some[place].places) for place in places])
+        for place, own in zip(places, np.split(longest, ends[:-1]), strict=True):
+            found[place] = (own + some[place].frame.tail[some[place].places]) * (1 - ROUNDING)
+    return found
 
 
 def least_times(frame: Frame, tables: Tables, places: NDArray[np.int64], mask: NDArray[np.bool_]) -> Least:

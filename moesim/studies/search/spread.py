@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pickle
+import signal
 import warnings
 from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from moesim.base.errors import SpecError
@@ -32,19 +34,37 @@ def on_cores(jobs: tuple[Job, ...], tasks: Iterator[Task], workers: int) -> Gene
 
     told = pickle.dumps(jobs)
     parallel = Parallel(workers, return_as="generator_unordered", batch_size=1, pre_dispatch=workers)
-    ended: Generator[Done] = parallel(delayed(work_apart)(told, task) for task in tasks)
+    ended: Generator[Done] | None = None
     try:
+        with _unheard_interrupts():
+            ended = parallel(delayed(work_apart)(told, task) for task in tasks)
         while (done := next(ended, None)) is not None:
             yield done
-    except GeneratorExit:
-        with warnings.catch_warnings(action="ignore"):  # that what is under way is given up is meant
-            ended.close()
-        raise
     except TerminatedWorkerError:
         what = "a process was killed, perhaps because memory ran out"
         raise SpecError.single(
             "--workers", "", what, "use fewer; with --checkpoint what was finished is kept"
         ) from None
+    finally:
+        if ended is not None:
+            with warnings.catch_warnings(action="ignore"):  # that what is under way is given up is meant
+                ended.close()
+
+
+@contextmanager
+def _unheard_interrupts() -> Iterator[None]:
+    """Processes that are started here hear no Ctrl-C: the one that starts them hears it a little later, and ends them."""
+    from multiprocessing import resource_tracker
+
+    if not hasattr(signal, "pthread_sigmask"):  # what stands blocked is passed on to processes on POSIX systems alone
+        yield
+        return
+    resource_tracker.ensure_running()  # which would unblock it again
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def on_cluster(jobs: tuple[Job, ...], tasks: Iterator[Task], scheduler: str) -> Generator[Done]:

@@ -19,8 +19,9 @@ from moesim.studies.search.pool import Plan, Pool, Rival
 from moesim.studies.search.ranking import Aim
 from moesim.studies.search.walk import Region, Walk
 
-COLUMNS = 512
-"""Combinations of degrees in a part at most: enough to be worked on together, few enough to share out."""
+FIRST, COLUMNS = 64, 512
+"""Combinations of degrees in the first part, which is worked on before the others, and at most in the others, each of which is
+up to twice the one before: enough to be worked on together, few enough to share out."""
 Part = tuple[str, int, Region | None]
 """Name, number of the job, and what to walk of its space; None for all."""
 Told = Callable[[Counts, Plan | None], None]
@@ -58,11 +59,14 @@ class Done:
 def pieces(job: Job, told: Callable[[Counts], None]) -> tuple[list[Region], Counts]:
     """Parts of the space of a job, the most promising first, and what is known of the plans in none of them."""
     walk = Walk(job.space, Pool(job.problem, 1))
-    found = []
+    found: list[Region] = []
+    size = min(FIRST, COLUMNS)
     for region in walk.parts(lambda: told(walk.counts)):
-        for start in range(0, len(region.flat), COLUMNS):
-            some = {name: value[start : start + COLUMNS] for name, value in vars(region).items() if np.ndim(value)}
+        start = 0
+        while start < len(region.flat):
+            some = {name: value[start : start + size] for name, value in vars(region).items() if np.ndim(value)}
             found.append(replace(region, **some))
+            start, size = start + size, min(2 * size, COLUMNS)
     return found, walk.counts
 
 

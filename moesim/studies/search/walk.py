@@ -18,7 +18,7 @@ from moesim.workload.strategy import DEGREES
 
 LOOKED = 32_768
 """Columns of degrees whose legality is looked at together, so that memory stays the same whatever the space."""
-FIRST, GROWTH, MOST = 256, 4, 8192
+FIRST, GROWTH, MOST = 512, 2, 2048
 """Columns of the first part, which finds good plans; how much larger each next one is; and those of the largest."""
 
 

@@ -1,6 +1,7 @@
 """A search returns what single estimates of all its plans would."""
 
 import itertools
+import pickle
 import random
 from dataclasses import replace
 
@@ -10,11 +11,13 @@ import pytest
 from moesim.base.errors import SpecError
 from moesim.estimator import estimate
 from moesim.evaluator import evaluate
-from moesim.studies.search.pool import Pool
+from moesim.studies.search.parts import degrees
+from moesim.studies.search.pool import Pool, refined
 from moesim.studies.search.search import search
 from moesim.studies.search.space import Vary, space
 from moesim.studies.search.walk import Walk
 from moesim.timeline.schedules import schedules
+from moesim.workload.strategy import DEGREES
 
 CHOICES = {
     "tp": (1, 2, 4),
@@ -63,17 +66,17 @@ def draw(seed):
     return vary
 
 
-class Watching(Pool):
-    """A pool that also keeps all that it is given, with its bounds and with the closer ones."""
+class Listening(Pool):
+    """A pool that keeps all that it is given, with its bounds and with the closer ones, and runs nothing."""
 
     def __init__(self, problem, top):
         super().__init__(problem, top)
         self.given = []
 
     def add(self, batch):
-        for one in [batch, *batch.refined(np.ones(len(batch.columns), dtype=bool))]:
+        alike, rest = batch.split(np.ones(len(batch.columns), dtype=bool))
+        for one in [batch, *rest, *refined(alike)]:
             self.given += [(one.plan(place), one.bounds[place], one.peaks[place]) for place in range(len(one.columns))]
-        super().add(batch)
 
 
 def combinations(problem, vary):
@@ -93,9 +96,9 @@ def test_a_search_equals_brute_force(variants, seed):
     exact = evaluate(problem, legal)
     assert exact.legal.all()
 
-    pool = Watching(problem, 5)
+    pool = Listening(problem, 10**6)  # never full, so that nothing is left out
     walk = Walk(space(problem, vary), pool)
-    walk.run(lambda: None)
+    walk.run()
     assert walk.counts.done == len(plans)
     assert walk.counts.legal == len(legal)
     assert sum(walk.counts.refused.values()) == len(plans) - len(legal)
@@ -105,7 +108,7 @@ def test_a_search_equals_brute_force(variants, seed):
     assert set(walk.counts.refused) <= known
 
     fitting = {strategy: place for place, strategy in enumerate(legal) if exact.fits[place]}
-    assert walk.counts.fitting + walk.counts.bounded >= len(fitting) >= walk.counts.fitting
+    assert (walk.counts.fitting, walk.counts.bounded) == (len(fitting), 0)
     assert {strategy for strategy, _, _ in pool.given} == set(fitting)
     for strategy, bound, peak in pool.given:
         place = fitting[strategy]
@@ -113,8 +116,87 @@ def test_a_search_equals_brute_force(variants, seed):
         assert peak == pytest.approx(exact.peak_bytes[place], rel=1e-9), strategy
 
     order = sorted(fitting, key=lambda one: (exact.step_time_s[fitting[one]], exact.peak_bytes[fitting[one]]))[:5]
-    found = [plan.step_time_s for plan in pool.best]
+    best = Pool(problem, 5)
+    walk = Walk(space(problem, vary), best)
+    walk.run()
+    found = [plan.step_time_s for plan in best.best]
     assert found == pytest.approx([exact.step_time_s[fitting[one]] for one in order], rel=1e-9)
+    assert walk.counts.fitting <= len(fitting) <= walk.counts.fitting + walk.counts.bounded
+    assert (walk.counts.done, walk.counts.legal) == (len(plans), len(legal))
+
+
+@pytest.mark.parametrize("name", schedules.names())
+def test_no_bound_is_above_the_run(variants, name):
+    """Floors of degrees, bounds of plans, and closer ones, for a sample of plans of each schedule."""
+    tiny = list(variants.values())[len(name) % 4].with_changes(TIGHT | {"gpu.memory_capacity": "80 GB"})
+    problem = replace(tiny, software=tiny.software.model_copy(update={"rules": ()}))
+    pick = random.Random(name)
+    vary = {
+        "schedule": [name],
+        "pp": [1, 2, 4],
+        "vpp": [1, 2],
+        "tp": [1, 2],
+        "recompute": [(), ("moe_act",), ("full",)],
+    }
+    for other in pick.sample(["ep", "etp", "micro_batch", "transport", "overlap_ep", "dp_sharding", "overlap_p2p"], 3):
+        vary[other] = pick.sample(CHOICES[other], 2)
+    whole = space(problem, vary)
+    pool = Listening(problem, 10**6)  # never full, so that nothing is left out
+    walk = Walk(whole, pool)
+    floors: dict[tuple[float, ...], float] = {}
+    for part in walk.parts():
+        columns = degrees(whole, part.flat).columns
+        floors |= dict(zip(zip(*(columns[one].tolist() for one in DEGREES), strict=True), part.floors, strict=True))
+        walk.run_part(part)
+    sample = pick.sample(pool.given, min(40, len(pool.given)))
+    exact = evaluate(problem, [plan for plan, _, _ in sample]).step_time_s
+    assert len(sample)
+    for (plan, bound, _), step in zip(sample, exact, strict=True):
+        assert floors[tuple(float(getattr(plan, one)) for one in DEGREES)] <= bound <= step, plan
+
+
+def test_parts_are_independent(tiny):
+    vary: Vary = {"tp": [1, 2, 3], "ep": [2, 4], "micro_batch": [1, 2], "recompute": [[], ["full"]]}
+    legal = [one for one in combinations(tiny, vary) if not tiny.check(one)]
+    exact = evaluate(tiny, legal)
+    whole = space(tiny, vary)
+    walk = Walk(whole, Pool(tiny, 3))
+    parts = [
+        replace(part, flat=part.flat[one], floors=part.floors[one], legal=part.legal[one])
+        for part in walk.parts()
+        for one in (slice(0, None, 2), slice(1, None, 2))
+    ]
+    assert sum(walk.counts.refused.values()) == walk.counts.done == whole.size - len(legal)
+    best, legal_of_parts = [], 0
+    for part in reversed(parts):
+        own = Walk(whole, Pool(tiny, 3))
+        own.run_part(pickle.loads(pickle.dumps(part)))
+        assert own.counts.done == own.counts.legal == part.legal.sum()
+        assert not own.pool.size
+        best += own.pool.best
+        legal_of_parts += own.counts.legal
+    assert legal_of_parts == len(legal)
+    steps = sorted(plan.step_time_s for plan in best)[:3]
+    assert steps == pytest.approx(sorted(exact.step_time_s[exact.fits])[:3], rel=1e-9)
+
+
+def test_what_a_bound_leaves_out_is_counted_and_none_of_the_best(tiny):
+    vary: Vary = {
+        "tp": [1, 2, 4],
+        "ep": [2, 4, 8],
+        "micro_batch": [1, 2, 4],
+        "recompute": [[], ["full"]],
+        "transport": ["deepep", "nccl-alltoall"],
+    }
+    legal = [one for one in combinations(tiny, vary) if not tiny.check(one)]
+    exact = evaluate(tiny, legal)
+    found = search(tiny, vary, top=2)
+    assert [one.plan.step_time_s for one in found.top] == pytest.approx(
+        sorted(exact.step_time_s[exact.fits])[:2], rel=1e-9
+    )
+    assert found.plans_legal == len(legal)
+    assert 0 < found.plans_bounded <= len(legal) - found.plans_fitting
+    assert found.runs < len(legal)
 
 
 def test_the_answer_is_that_of_single_estimates(tiny):

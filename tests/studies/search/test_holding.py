@@ -3,18 +3,29 @@
 import numpy as np
 import pytest
 
-from moesim.studies.search.holding import Holdings, largest_rows
-from moesim.timeline.schedule import FILLED, Schedule
+from moesim.studies.search.holding import Holdings, held_rows, largest_rows
+from moesim.timeline.schedule import FILLED, Schedule, kept_chunks
 from moesim.timeline.schedules import schedules
 
 
 def held(schedule, pp, micro_batches, vpp, extra):
-    """Stages and fullest moments of each rank, as the schedule's own program has them."""
-    ranks = Holdings().of(schedule, pp, micro_batches, vpp, extra)
-    return [
-        (rank.stages.tolist(), sorted(map(tuple, largest_rows(np.hstack([rank.whole, rank.waiting])).tolist())))
-        for rank in ranks
-    ]
+    """Fullest moments of each rank by stage, as the schedule's own program has them."""
+    stages = pp * vpp * schedules.get(schedule).pipelines
+    programs = Holdings().of(schedule, pp, micro_batches, vpp, extra)
+    return [sorted(map(tuple, held_rows(program, np.arange(stages), stages).tolist())) for program in programs]
+
+
+@pytest.mark.parametrize("name", schedules.names())
+def test_rows_are_those_of_the_chunks_that_an_estimate_counts(name):
+    item = schedules.get(name)
+    pp, vpp = 4, item.chunks or 3
+    kind = np.arange(pp * vpp * item.pipelines) % 2
+    for micro_batches in (one for one in (8, 12, 40) if not item.constraints(pp, one, vpp)):
+        for program in item.order(pp, micro_batches, vpp):
+            stages, whole, waiting = kept_chunks(program)
+            fold = np.eye(2, dtype=np.int64)[kind[stages]]
+            wanted = largest_rows(np.unique(np.hstack([whole @ fold, waiting @ fold]), axis=0))
+            assert sorted(held_rows(program, kind, 2).tolist()) == sorted(wanted.tolist())
 
 
 @pytest.mark.parametrize("name", schedules.names())

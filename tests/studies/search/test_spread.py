@@ -8,8 +8,10 @@ import pytest
 
 from moesim.base.errors import SpecError
 from moesim.studies.search.answer import Progress
+from moesim.studies.search.ranking import Aim, Ranking
 from moesim.studies.search.search import search
 from moesim.studies.search.spread import on_cluster
+from moesim.studies.search.tasks import Task, Worker, pieces
 
 AIMS = [{}, {"objective": "memory"}, {"pareto": ("step", "memory")}, {"objective": "tokens-per-dollar", "price": 2.5}]
 
@@ -22,6 +24,21 @@ def test_parts_make_the_whole(tiny, vary, fine, told, tmp_path, aim):
     assert len((tmp_path / "s.jsonl").read_text().splitlines()) == 1 + 6
     steps = [(one.plan.step_time_s, one.plan.peak_bytes) for one in whole.top]
     assert len(set(steps)) < len(steps) or "pareto" in aim  # equal ones are among them
+
+
+@pytest.mark.parametrize("aim", [Aim(("step",), 5), Aim(("memory",), 5), Aim(("step", "memory"), 5)])
+def test_a_part_leaves_out_what_others_beat(tiny, vary, whole, aim):
+    (job,) = whole.jobs
+    (region,), _ = pieces(job, lambda counts: None)
+    alone = Worker((job,)).work(Task("0", 0, region, aim))
+    ranking = Ranking((job,), aim)
+    ranking.take(0, alone.plans)
+    beaten = Worker((job,)).work(Task("0", 0, region, aim, ((0.0, 0.0),)))
+    assert (beaten.runs, beaten.plans) == (0, ())
+    again = Worker((job,)).work(Task("0", 0, region, aim, ranking.rivals(0)))
+    assert again.plans == alone.plans
+    assert again.runs <= alone.runs
+    assert (again.counts.done, again.counts.legal) == (alone.counts.done, alone.counts.legal)
 
 
 def test_processes_change_nothing(tiny, vary, fine, told, whole):
@@ -47,7 +64,8 @@ def test_a_process_that_is_killed_is_named(tiny, vary, fine):
     def kill(progress):
         from joblib.externals.loky import reusable_executor
 
-        for pid in list(reusable_executor._executor._processes if progress.best else ()):
+        executor = reusable_executor._executor
+        for pid in list(executor._processes if executor and progress.best else ()):
             os.kill(pid, signal.SIGKILL)
 
     with pytest.raises(SpecError, match="--workers: a process was killed"):
