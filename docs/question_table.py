@@ -239,7 +239,7 @@ def _duration(seconds: float) -> str:
 
 def _shown(value: Any, form: str) -> str:
     if value is None:
-        return "unknown"
+        return "none"
     if form == "n" and isinstance(value, str):
         value = float(value)
     match form:
