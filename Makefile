@@ -42,6 +42,7 @@ accuracy: $(VENV)/.stamp-measurements
 	$(BIN)/python docs/make_accuracy_fabrics.py
 	$(BIN)/python docs/make_accuracy_targets.py
 	$(BIN)/python docs/make_accuracy_ablations.py
+	$(BIN)/python docs/make_cases.py
 	$(BIN)/python docs/make_accuracy.py
 
 $(VENV)/.stamp-measurements: pyproject.toml | $(VENV)/bin/python

@@ -18,6 +18,7 @@ from moesim.overlap_rules import OVERLAP_RULES
 from moesim.rule_sources import RULE_SOURCES
 from moesim.rules import RULES, Candidate
 from moesim.rules_of_state import STATE_RULES
+from moesim.sequence_rules import SEQUENCE_RULES
 from moesim.timeline.schedules import FILE_SUFFIX, find_schedule, schedules
 from moesim.workload.adapters import TARGETS, adapters, parse_adapter
 from moesim.workload.compression import compressions, parse_compression
@@ -46,7 +47,7 @@ CHOICES = {
 }
 """Values that are modelled, for the fields that have no registry."""
 
-ALL_RULES = (*RULES, *EXPERT_RULES, *OVERLAP_RULES, *STATE_RULES)
+ALL_RULES = (*RULES, *SEQUENCE_RULES, *EXPERT_RULES, *OVERLAP_RULES, *STATE_RULES)
 """Every rule of the core, in the order in which they are asked."""
 
 

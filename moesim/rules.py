@@ -118,7 +118,8 @@ class Rule:
         return self.fields[-1], self.otherwise(candidate)
 
 
-def _divides(whole: Numeric, part: Numeric) -> Boolean:
+def divides(whole: Numeric, part: Numeric) -> Boolean:
+    """Return whether a part goes into a whole without a rest."""
     return np.equal(np.mod(whole, part), 0)
 
 
@@ -136,12 +137,6 @@ def _attention_ranks(c: Candidate) -> Numeric:
     return c.strategy.tp * c.strategy.cp * c.strategy.pp
 
 
-def _padded(c: Candidate) -> int:
-    """Length of a sequence that is padded until a ring can cut it. [tokens]"""
-    pieces = int(2 * c.strategy.cp)
-    return -(-c.sequence_length // pieces) * pieces
-
-
 def _expert_ranks(c: Candidate) -> Numeric:
     return c.strategy.etp * c.strategy.ep * c.strategy.pp
 
@@ -153,13 +148,13 @@ RULES = (
     Rule(
         "pipeline-ranks",
         ("pp",),
-        lambda c: _divides(c.num_gpus, c.strategy.pp),
+        lambda c: divides(c.num_gpus, c.strategy.pp),
         lambda c: f"pp = {shown(c.strategy.pp)} does not divide {c.num_gpus} GPUs",
     ),
     Rule(
         "ranks",
         ("tp", "cp", "pp"),
-        lambda c: _divides(c.num_gpus, _attention_ranks(c)),
+        lambda c: divides(c.num_gpus, _attention_ranks(c)),
         lambda c: (
             f"tp*cp*pp = {shown(_attention_ranks(c))} does not divide {c.num_gpus} GPUs: a stage has "
             f"{shown(c.num_gpus / c.strategy.pp)} ranks for tp*cp = {shown(c.strategy.tp * c.strategy.cp)}"
@@ -169,7 +164,7 @@ RULES = (
     Rule(
         "expert-ranks",
         ("ep", "etp", "pp"),
-        lambda c: _divides(c.num_gpus, _expert_ranks(c)),
+        lambda c: divides(c.num_gpus, _expert_ranks(c)),
         lambda c: (
             f"etp*ep*pp = {shown(_expert_ranks(c))} does not divide {c.num_gpus} GPUs: a stage has "
             f"{shown(c.num_gpus / c.strategy.pp)} ranks for ep*etp = {shown(c.strategy.ep * c.strategy.etp)}"
@@ -179,7 +174,7 @@ RULES = (
     Rule(
         "experts",
         ("ep",),
-        lambda c: _divides(c.moe.num_experts, c.strategy.ep) if c.moe else np.equal(c.strategy.ep, 1),
+        lambda c: divides(c.moe.num_experts, c.strategy.ep) if c.moe else np.equal(c.strategy.ep, 1),
         lambda c: (
             f"ep = {shown(c.strategy.ep)} does not divide {c.moe.num_experts} experts"
             if c.moe
@@ -189,7 +184,7 @@ RULES = (
     Rule(
         "expert-width",
         ("etp",),
-        lambda c: _divides(c.moe.ffn_size, c.strategy.etp) if c.moe else np.equal(c.strategy.etp, 1),
+        lambda c: divides(c.moe.ffn_size, c.strategy.etp) if c.moe else np.equal(c.strategy.etp, 1),
         lambda c: (
             f"etp = {shown(c.strategy.etp)} does not divide the expert width {c.moe.ffn_size}"
             if c.moe
@@ -199,7 +194,7 @@ RULES = (
     Rule(
         "heads",
         ("tp",),
-        lambda c: _divides(c.model.layers[-1].attention.num_heads, c.strategy.tp),
+        lambda c: divides(c.model.layers[-1].attention.num_heads, c.strategy.tp),
         lambda c: (
             f"tp = {shown(c.strategy.tp)} does not divide {c.model.layers[-1].attention.num_heads} attention heads"
         ),
@@ -207,26 +202,13 @@ RULES = (
     Rule(
         "sequence",
         ("tp", "cp"),
-        lambda c: _divides(c.sequence_length, c.strategy.tp * c.strategy.cp),
+        lambda c: divides(c.sequence_length, c.strategy.tp * c.strategy.cp),
         lambda c: f"tp*cp = {shown(c.strategy.tp * c.strategy.cp)} does not divide sequences of {c.sequence_length}",
-    ),
-    Rule(
-        "ring-pieces",
-        ("cp",),
-        lambda c: np.logical_or(
-            c.strategy.cp_kind != "ring",
-            np.logical_or(np.equal(c.strategy.cp, 1), _divides(c.sequence_length, 2 * c.strategy.cp)),
-        ),
-        lambda c: (
-            f"a ring gives each rank two pieces of a sequence, one from each end of the mask: 2*cp = "
-            f"{shown(2 * c.strategy.cp)} does not divide sequences of {c.sequence_length}; padded to "
-            f"{_padded(c):,} tokens, {_padded(c) - c.sequence_length} of them empty, they would"
-        ),
     ),
     Rule(
         "batch",
         ("micro_batch", "global_batch"),
-        lambda c: _divides(c.global_batch, c.mesh.dp * c.strategy.micro_batch),
+        lambda c: divides(c.global_batch, c.mesh.dp * c.strategy.micro_batch),
         lambda c: (
             f"a global batch of {c.global_batch} does not divide by dp*micro_batch = {shown(c.mesh.dp)}*"
             f"{shown(c.strategy.micro_batch)}"
@@ -244,18 +226,6 @@ RULES = (
         ),
         lambda c: "a larger micro_batch, or a smaller global_batch",
         needs=("pipeline-ranks", "ranks", "batch"),
-    ),
-    Rule(
-        "ulysses-heads",
-        ("cp",),
-        lambda c: np.logical_or(
-            c.strategy.cp_kind != "ulysses",
-            _divides(c.model.layers[-1].attention.num_heads, c.strategy.tp * c.strategy.cp),
-        ),
-        lambda c: (
-            f"ulysses exchanges heads: tp*cp = {shown(c.strategy.tp * c.strategy.cp)} does not divide "
-            f"{c.model.layers[-1].attention.num_heads} attention heads"
-        ),
     ),
     Rule(
         "experts-without-sequence-parallelism",

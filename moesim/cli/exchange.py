@@ -8,7 +8,7 @@ import typer
 
 from moesim.cli import grammar
 
-HELP = """Price one DIRECTION, dispatch or combine, of the expert exchange on a cluster; all of its GPUs are one expert group.
+HELP = """Price one DIRECTION of the expert exchange, dispatch or combine; all GPUs of the cluster are one expert group.
 
 Bandwidths are those that DeepEP's tests print: rows to every NVLink domain (or, in one domain, every rank) that a token
 reaches, its own included, over the time. The defaults are those of its tests.

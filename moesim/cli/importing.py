@@ -128,3 +128,7 @@ def _deliver(
     if beside is not None:
         write_atomically(beside[0], yaml_text(beside[1]))
     write_atomically(output, text)
+
+
+app = typer.Typer(help=HELP, no_args_is_help=True, rich_markup_mode=None)
+register(app)

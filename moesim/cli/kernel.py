@@ -199,3 +199,7 @@ def memory(
     if moved <= 0:
         raise SpecError.single("--size", "", f"'{size}' moves nothing", "write for example 1GiB")
     answered(call, Traffic(moved, cast, plain=kernel in (None, "copy") and not cast))
+
+
+app = typer.Typer(help=HELP, no_args_is_help=True, rich_markup_mode=None)
+register(app)

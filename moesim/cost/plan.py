@@ -9,6 +9,8 @@ from typing import TypeVar
 import numpy as np
 
 from moesim.base.numeric import Numeric
+from moesim.cost.collectives.channels import NET, NODE
+from moesim.cost.collectives.elementwise import pick
 from moesim.cost.contention import Contention
 from moesim.cost.expert_gemms import expert_gemms
 from moesim.cost.machine import Group, Machine
@@ -200,10 +202,12 @@ class Plan(Once):
     def gather_share(self, kind: str) -> Numeric:
         """Share of the SMs that a collective over the replicas takes from the kernels beside it. [-]
 
+        A block each for the channels of the communicator, of which there are fewer across nodes.
         Copy engines gather without SMs; they do not add, which is one of the two collectives of a backward.
         """
         links = self.machine.links
-        share = links.collective_sms / self.machine.gpu.num_sms
+        fewer = pick(self.group("dp").nodes > 1, NET / NODE, 1.0)
+        share = links.collective_sms * fewer / self.machine.gpu.num_sms
         return share * (0.0 if kind == "F" else 0.5) if links.nccl.copy_engine else share
 
     @property

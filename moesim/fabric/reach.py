@@ -131,8 +131,8 @@ def _of_members(network: Network, members: Ints, per_node: int, what: Quantity) 
 def crowded(size: float, per_node: float) -> bool:
     """Whether NICs of an all-to-all receive from several senders.
 
-    Rows for another NVLink domain leave by the NIC on the rail of the receiver (PXN of NCCL, nccl-2.30.7), so that a NIC has one sender
-    in each other domain: a group of two domains has none that meet.
+    Rows for another NVLink domain leave by the NIC on the rail of the receiver (PXN of NCCL, nccl-2.30.7), so that a NIC
+    has one sender in each other domain: in a group of two domains none meet.
     """
     return size > 2 * per_node
 

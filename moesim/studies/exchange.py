@@ -34,8 +34,8 @@ ANY_MODEL = "deepseek-v3-no-mtp"
 class Exchanged:
     """Expected time of one leg on a group of ranks. [s, B, B/s]
 
-    ``logical_bytes`` are those that DeepEP counts: copies of a token's row to every domain that it reaches (``RDMA``) or, inside one
-    domain, to every rank (``NVLink``), its own included. ``num_sms`` of the GPU's ``gpu_sms`` are taken while it runs.
+    ``logical_bytes`` are those that DeepEP counts: copies of a token's row to every domain that it reaches (``RDMA``) or,
+    inside one domain, to every rank (``NVLink``), its own included. ``num_sms`` of the GPU's ``gpu_sms`` are taken while it runs.
     """
 
     direction: str

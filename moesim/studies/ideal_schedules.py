@@ -42,7 +42,8 @@ class Ideal:
     """A schedule of equal stages.
 
     ``makespan`` in the unit of the durations; ``idle_over_work`` of the rank that idles most [-]; ``activations`` kept at
-    most, over those of 1F1B on the first rank, which keeps ``pp`` micro-batches of its layers [-]; ``copies`` of the weights.
+    most, over those of 1F1B on the first rank, which keeps ``pp`` micro-batches of its layers [-]; ``copies`` of the
+    weights.
     """
 
     name: str
@@ -76,7 +77,8 @@ def ideal(one: Wanted, times: Durations, pp: int, micro_batches: int) -> Ideal:
     forward, backward, weights = (part / vpp for part in (times.forward, times.backward, times.weights))
     lengths = {"F": forward, "B": backward, "W": weights, "BW": backward + weights}
     lengths["OV"] = forward + lengths["BW"]
-    step = step_graph(schedule, pp, micro_batches, vpp, optimizer=False, merge_pairs=schedule.pairs)
+    paired = schedule.pairs and schedule.splits  # DualPipe and DualPipeV run a forward beside a backward by definition
+    step = step_graph(schedule, pp, micro_batches, vpp, optimizer=False, merge_pairs=paired)
     result = run(step.graph, [lengths[kind] for kind, _ in step.rows], np.zeros(step.num_delay_rows))
     work = min(busy_seconds(step, result))
     kept = max(schedule.in_flight(pp, micro_batches, vpp)) / vpp

@@ -66,7 +66,7 @@ def test_the_numbers_are_those_of_an_estimate(moesim, small_here, small):
     assert row["step_time_s"] == answer.step_time_s
     assert row["bubble_fraction"] == answer.bubble_fraction
     assert [rank["peak_bytes"] for rank in row["ranks"]] == [rank["peak_bytes"] for rank in answer.memory.stages]
-    assert [rank["busy_s"] for rank in row["ranks"]] == list(answer.busy_s)
+    assert [rank["busy_s"] for rank in row["ranks"]] == pytest.approx(list(answer.busy_s), rel=1e-12)
     assert row["not_offered"] == []
 
 
@@ -150,3 +150,33 @@ def test_a_bad_file_is_named_with_its_line(moesim, small_here):
     Path("bad.csv").write_text("0F0,0B0\n1F0,1Q0\n")
     (found,) = moesim("schedule", small_here, "--schedule", "bad.csv").lines
     assert found.startswith("bad.csv:2: cell 2 '1Q0' is no slot; cells such as 0F3")
+
+
+def test_schedules_without_a_job(moesim):
+    rows = moesim("schedule", "--times", "1,1,1", "--pp", 4, "--micro-batches", 16, "--json").json
+    by_name = {row["name"]: row for row in rows}
+    assert set(by_name) == set(schedules.names())
+    assert by_name["1f1b"]["idle_over_work"] == pytest.approx(3 / 16)
+    assert by_name["interleaved-1f1b"]["idle_over_work"] == pytest.approx(3 / 32)
+    assert by_name["dualpipe"]["idle_over_work"] == pytest.approx(2 / 48)
+    assert by_name["dualpipe"]["copies"] == 2
+    assert by_name["gpipe"]["activations"] == pytest.approx(4)
+    assert by_name["none"]["refused"][0]["rule"] == "none-pp"
+    shown = moesim("schedule", "--times", "2,2,1", "--pp", 4, "--micro-batches", 16, "--schedule", "1f1b,none")
+    assert "18.75%" in shown.out
+    assert "one pipeline rank" in shown.out
+
+
+@pytest.mark.parametrize(
+    ("options", "line"),
+    [
+        (("--times", "1,1", "--pp", 4, "--micro-batches", 8), "--times: '1,1' is not F,B,W above zero"),
+        (("--times", "1,1,0", "--pp", 4, "--micro-batches", 8), "--times: '1,1,0' is not F,B,W above zero"),
+        (("--times", "1,1,1", "--pp", 4), "--times: --times, --pp and --micro-batches go together"),
+        (("zoo-002", "--pp", 4), "--times: --times, --pp and --micro-batches go together"),
+        (("--times", "1,1,1", "--pp", 4, "--micro-batches", 8, "--schedule", "none"), "--schedule: "),
+    ],
+)
+def test_bad_input_without_a_job(moesim, options, line):
+    (found,) = moesim("schedule", *options).lines
+    assert found.startswith(line)

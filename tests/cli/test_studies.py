@@ -57,3 +57,12 @@ def test_sensitivity(moesim, tmp_path):
 def test_bad_input_is_one_line(moesim, call, message):
     (line,) = moesim(*call).lines
     assert line.startswith(message)
+
+
+def test_budget_of_a_measured_step(moesim):
+    job = ("budget", "qwen3-235b-h100x256", "--tokens", "8.388608T")
+    (cost,) = moesim(*job, "--measured", "20s", "--json").json["costs"]
+    assert cost["time_s"] == pytest.approx(1e6 * 20)
+    assert cost["low_s"] == cost["high_s"] == cost["time_s"]
+    (line,) = moesim(*job, "--measured", "20s", "--nodes", "16,32").lines
+    assert line.startswith("--measured: was measured on one number of nodes")

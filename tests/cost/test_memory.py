@@ -64,6 +64,13 @@ def test_logits_are_on_the_last_rank_only(small, runtime, per_logit):
     assert last.phases["loss"]["logits"] == per_logit * 2048 * 32_000 / 2
 
 
+@pytest.mark.parametrize(("tp", "per_logit"), [(1, 12), (2, 18), (4, 18)])
+def test_a_loss_over_a_split_vocabulary_holds_more(tp, per_logit):
+    problem = moesim.from_names("llama3-8b", "hgx-h100:1", "torchtitan-eager")
+    (only,) = memory(problem, tp=tp, micro_batch=1)
+    assert only.phases["loss"]["logits"] == per_logit * problem.sequence_length * 128_256 / tp
+
+
 def test_no_pipeline_holds_one_micro_batch(small):
     plan = small.plan(small.strategy.replace(pp=1, schedule="none", micro_batch=2))
     (rank,) = ranks(plan)

@@ -206,6 +206,14 @@ def test_hashed_paths_and_incast_reach_the_prices():
     assert reach.of("all-to-all") == pytest.approx(reach.of("ring") * hashed.incast_efficiency, rel=0.2)
 
 
+@pytest.mark.parametrize("quantity", ["all-to-all", "rail-all-to-all"])
+def test_nics_of_two_domains_have_one_sender_each(quantity):
+    fabric = joined("roce-400", nodes=8, node="hgx-h100-roce400")
+    two, four = (everybody(fabric, 8 * domains).reach.of(quantity) for domains in (2, 4))
+    assert two == pytest.approx(1)
+    assert four == pytest.approx(fabric.incast_efficiency)
+
+
 @pytest.mark.parametrize("fabric", ["fat-tree:4", "torus2d", "wan-2x800g"])
 def test_a_batch_of_strategies_holds_the_numbers_of_estimates(fabric):
     problem = load("qwen3-235b-h100x256").with_changes({"cluster.fabric": fabric})

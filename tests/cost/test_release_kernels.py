@@ -76,12 +76,20 @@ def test_collectives_take_sms_from_the_kernels_beside_them():
     links = plain.machine.links
     alone = replace(plain, machine=replace(plain.machine, links=replace(links, collective_sms=0.0)))
     with_, without = (moesim.evaluate(one, [one.strategy]).step_time_s[0] for one in (plain, alone))
-    share = links.collective_sms / plain.machine.gpu.num_sms
+    share = float(plain.plan().gather_share("BW"))
     assert without < with_ < (1 + share) * without
     engines = replace(links, nccl=replace(links.nccl, copy_engine=True))
     copied = replace(plain, machine=replace(plain.machine, links=engines)).plan()
     assert copied.gather_share("F") == 0
     assert copied.gather_share("BW") == pytest.approx(share / 2)
+
+
+def test_gathers_across_nodes_take_as_many_sms_as_they_have_channels():
+    inside, across = (
+        moesim.from_names("llama3-8b", f"hgx-h100:{nodes}", "torchtitan").plan().gather_share("F") for nodes in (1, 4)
+    )
+    assert inside == pytest.approx(24 / 132)
+    assert across == pytest.approx(16 / 132)
 
 
 def test_what_hides_behind_a_chunk_slows_it_by_its_share():

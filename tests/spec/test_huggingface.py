@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from moesim.base.errors import SpecError
-from moesim.cli.main import app
+from moesim.cli.main import application
 from moesim.spec import library
 from moesim.spec.huggingface import convert, default_name, model_data, model_from_config, yaml_text
 from moesim.spec.huggingface_families import FAMILIES
@@ -254,11 +254,11 @@ def test_every_family_reads_something() -> None:
 def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("config.json").write_text(json.dumps(DEEPSEEK_V3))
-    shown = CliRunner().invoke(app, ["import", "hf", "config.json", "--name", "mine"])
+    shown = CliRunner().invoke(application(["import"]), ["import", "hf", "config.json", "--name", "mine"])
     assert shown.exit_code == 0
     assert "name: mine\n" in shown.stdout
-    written = CliRunner().invoke(app, ["import", "hf", "config.json", "-o", "copy.yaml"])
+    written = CliRunner().invoke(application(["import"]), ["import", "hf", "config.json", "-o", "copy.yaml"])
     assert (written.exit_code, written.stdout) == (0, "")
     assert Path("copy.yaml").read_text() == shown.stdout.replace("mine", "copy")
-    as_json = CliRunner().invoke(app, ["import", "hf", "config.json", "--name", "mine", "--json"])
+    as_json = CliRunner().invoke(application(["import"]), ["import", "hf", "config.json", "--name", "mine", "--json"])
     assert json.loads(as_json.stdout)["mtp_layers"] == 1

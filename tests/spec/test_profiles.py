@@ -9,7 +9,13 @@ from moesim.spec.methods import METHODS
 from moesim.spec.scenario import STRATEGY_FIELDS
 
 SOFTWARE = library.names("software")
-STACKS = "megatron-core megatron-bridge nemo torchtitan llm-foundry deepspeed automodel nanotron olmo-core xtuner paper vtrain simumax-bench"
+RULES_OF_PROFILES = {
+    "paper-2023": (["schedules"], []),  # the fork that brought zero-bubble schedules
+    "megatron-core-2026": (["kv-heads-divide-by-tp"], ["kv-heads-or-multiples"]),
+    "megatron-bridge-qwen35": (["kv-heads-divide-by-tp"], ["no-more-tp-than-kv-heads"]),
+}
+"""Rules of the base that a profile does not have, and those that it has besides."""
+STACKS = "megatron-core megatron-bridge nemo torchtitan llm-foundry deepspeed automodel nanotron olmo-core xtuner trl paper vtrain simumax-bench"
 
 
 def test_the_stacks_of_the_field_are_there() -> None:
@@ -30,8 +36,8 @@ def test_complete_and_dated(name: str) -> None:
         assert software.profiles == {}
         assert library.file("software", name).stem != name
         base = library.get("software", software.profile_of)
-        missing = ["schedules"] if name == "paper-2023" else []  # the fork that brought zero-bubble schedules
-        assert [rule.name for rule in software.rules] == [r.name for r in base.rules if r.name not in missing]
+        missing, more = RULES_OF_PROFILES.get(name, ([], []))
+        assert [rule.name for rule in software.rules] == [r.name for r in base.rules if r.name not in missing] + more
 
 
 def default(software: str, field: str, **values: Any) -> Any:
