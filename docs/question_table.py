@@ -127,10 +127,10 @@ def questions() -> list[Question]:
 
 def asked(question: Question) -> Answer:
     """Run the command of a question in this process; a ValueError with what it printed where it ends otherwise."""
-    from moesim.cli.main import app
+    from moesim.cli.main import application
 
     start = time.perf_counter()
-    done = CliRunner().invoke(app, question.arguments)
+    done = CliRunner().invoke(application(question.arguments), question.arguments)
     seconds = time.perf_counter() - start
     if done.exit_code != question.exit_code or not done.stdout.startswith(("{", "[")):
         raise ValueError(f"{question.id}: exit code {done.exit_code}: {done.output or done.exception}")
@@ -239,7 +239,7 @@ def _duration(seconds: float) -> str:
 
 def _shown(value: Any, form: str) -> str:
     if value is None:
-        return "unknown"
+        return "none"
     if form == "n" and isinstance(value, str):
         value = float(value)
     match form:

@@ -45,6 +45,7 @@ def command(
             "message": one.violation.message,
             "legal": one.violation.legal,
             "source": one.violation.source,
+            "version": _version(one.violation.source),
         }
         for one in broken
     ]
@@ -54,3 +55,12 @@ def command(
     grammar.deliver(answer, f"{problem.name}: legal for {problem.software.name}", as_json, output)
     if broken:
         raise typer.Exit(2)
+
+
+def _version(source: str) -> str | None:
+    """The version or date of what a rule was read in; None where it is arithmetic or a limit of the model."""
+    from moesim.spec.check import sources
+
+    found = sources().get(source)
+    told = None if found is None else found.version or found.date
+    return None if told is None else str(told)

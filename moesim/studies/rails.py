@@ -34,8 +34,8 @@ class Railed:
 
     @property
     def crosses_rails(self) -> bool:
-        """Whether anything leaves the leaf of its rail."""
-        return any(value for tier, value in self.tier_bytes.items() if tier not in ("nvlink", "leaf"))
+        """Whether anything goes from rail to rail above the leaves; with PXN what is there stays on its rail."""
+        return not self.pxn and any(value for tier, value in self.tier_bytes.items() if tier not in ("nvlink", "leaf"))
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, units in the keys."""

@@ -9,6 +9,7 @@ from moesim.estimator import estimate
 from moesim.timeline.schedules import schedules
 
 KEYS = {
+    "basis",
     "name",
     "vpp",
     "layout",
