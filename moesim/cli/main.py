@@ -52,7 +52,6 @@ VERBS = {
     "roofline": Verb("roofline"),
     "collective": Verb("collective"),
     "exchange": Verb("exchange"),
-    "whatif": Verb("whatif"),
 }
 """Verbs of one command, in the order of the help."""
 GROUPS = {
