@@ -88,8 +88,7 @@ CAUSES = {
     "releases (1,474 on B200 in "
     "25.02, 1,593 in 25.09); its recipe of FP8 is not printed.",
     "OABL-03[34]": "FSDP runs of another MoE block and optimizer than the one that is priced, as the report says.",
-    "OABL-038": "Row-wise exchange of a small model (rows of 2,048 values): with its rate, read off a model of "
-    "4,096, it makes two fifths of the "
-    "step.",
+    "OABL-038": "Row-wise exchange of a small model: rows of 2,048 values are copied at the rate of a micro-benchmark that copies whole "
+    "blocks, and with the shared experts beside it the exchange makes a fifth of the step.",
 }
 """Why the direction or the size of an effect is missed, by the name of the pair; an expression stands for several."""
