@@ -34,11 +34,12 @@ class Vote:
         """Sign of this way; None where no scenario counts."""
         if not self.count:
             return self.otherwise
-        if self.less >= SHARE:
+        changed = self.less + self.more
+        if changed <= REST:
+            return BLANK
+        if self.less >= SHARE * changed:
             return PLUS
-        if self.more >= SHARE:
-            return MINUS
-        return BLANK if self.less + self.more <= REST else DEPENDS
+        return MINUS if self.more >= SHARE * changed else DEPENDS
 
 
 def compare(

@@ -9,7 +9,18 @@ from moesim.base.numeric import Numeric
 from moesim.base.registry import Registry
 from moesim.matrix.case import Case, Terms
 
-FAMILIES = ("state", "activations", "traffic", "layout", "compute", "host", "pipeline", "waiting", "checkpoint")
+FAMILIES = (
+    "state",
+    "update",
+    "activations",
+    "balance",
+    "traffic",
+    "layout",
+    "compute",
+    "host",
+    "waiting",
+    "checkpoint",
+)
 """Kinds of cost, in the order of the rows."""
 
 

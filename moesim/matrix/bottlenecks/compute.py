@@ -1,8 +1,11 @@
 """What kernels take: experts at their rate, all products of the model, repeated ones, casts."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from moesim.base.numeric import Numeric
+from moesim.cost.price import op_time
 from moesim.matrix.bottlenecks import Bottleneck, bottlenecks
 from moesim.matrix.bottlenecks.layout import multiplied_rows, real_share
 from moesim.matrix.bottlenecks.waiting import stretched_seconds
@@ -38,11 +41,18 @@ def small_products(case: Case) -> Terms:
         if isinstance(op.work, FusedExperts):
             seconds, flop = seconds + times * priced.seconds, flop + times * op.work.flop
         elif op.category == "grouped_gemm" and isinstance(op.work, Gemm):
-            seconds, flop = seconds + times * priced.seconds, flop + times * op.work.flop * share
+            seconds, flop = seconds + times * _written(case, op), flop + times * op.work.flop * share
         elif _is_cast(op) and op.name.startswith("expert"):
             casts = casts + times * priced.seconds
     ideal = np.maximum(flop / case.plan.machine.gpu.bf16_flop_rate, 1e-30)
     return {"products": multiplied_rows(case) * seconds / ideal, "casts of their operands": casts / ideal}
+
+
+def _written(case: Case, op: Op) -> Numeric:
+    """Seconds of a product whose result is written, whether or not it is summed into a buffer of gradients. [s]"""
+    work = op.work
+    assert isinstance(work, Gemm)
+    return op_time(replace(op, work=replace(work, accumulate=False)), case.plan.mesh, case.plan.machine, case.plan.transport)
 
 
 def model_kernels(case: Case) -> Terms:

@@ -74,13 +74,13 @@ def _busy_stage_seconds(case: Case) -> Numeric:
 
 bottlenecks.add(
     "pipeline-bubbles",
-    Bottleneck("Pipeline bubbles", "pipeline", "-", bubbles, 21, by_class=True),
+    Bottleneck("Pipeline bubbles", "waiting", "-", bubbles, 21, by_class=True),
     summary="Share of the step in which pipeline ranks idle: slots of the schedule, and waits for hand-offs.",
     source=SOURCE,
 )
 bottlenecks.add(
     "load-imbalance",
-    Bottleneck("Expert/stage load imbalance", "pipeline", "s", load_imbalance, 22, by_class=True, routing="skewed"),
+    Bottleneck("Expert/stage load imbalance", "balance", "s", load_imbalance, 22, by_class=True, routing="skewed"),
     summary="Time that others wait for the hottest expert rank and for the busiest pipeline rank.",
     source=SOURCE,
 )

@@ -13,7 +13,11 @@ methods.add(
         "Sync-Free",
         "execution",
         14,
-        (Pair("split lists on the host", BOUNDED, {"sync_free": False}, LISTS),),
+        (Pair("split lists on the host", {"sync_free": True}, {"sync_free": False}, LISTS),),
+        (
+            Knob("room for the hottest rank", on=BOUNDED),
+            Knob("less room than the hottest rank asks for, rows dropped", both={"routing": "zipf:0.5", "capacity_factor": 1.0}),
+        ),
     ),
     summary="Counts and offsets stay on the GPU, buffers have a capacity.",
     source=REPORT,

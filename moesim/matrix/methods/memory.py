@@ -1,7 +1,9 @@
 """What is kept from forward to backward: repeated, or moved to the host."""
 
 from moesim.matrix.methods import Knob, Method, Pair, methods
+from moesim.matrix.situation import BySkew
 
+BLOCKS = {"transport": "nccl-alltoall", "sync_free": True, "capacity_factor": BySkew(1.25, 4.0)}
 REPORT = "olmo-core-report"
 
 methods.add(
@@ -12,9 +14,9 @@ methods.add(
         11,
         (Pair("everything kept", {"recompute": ("full",)}, {"recompute": ()}),),
         (
-            Knob("whole layers", both={"transport": "nccl-alltoall"}),
+            Knob("whole layers", both=BLOCKS),
             Knob("whole layers, rows in symmetric memory", both={"transport": "nvshmem-rowwise"}),
-            Knob("attention alone", on={"recompute": ("attn",)}, both={"transport": "nccl-alltoall"}),
+            Knob("attention alone", on={"recompute": ("attn",)}, both=BLOCKS),
         ),
     ),
     summary="Inputs of a region kept, its forward run again before the backward.",
@@ -26,7 +28,7 @@ methods.add(
         "CPU Offload",
         "memory",
         19,
-        (Pair("everything kept on the GPU", {"activation_offload": 1.0}, {"activation_offload": 0.0}),),
+        (Pair("everything kept on the GPU", {"activation_offload": 0.5}, {"activation_offload": 0.0}),),
         classes=("pcie",),
     ),
     summary="Activations copied to the host after a forward, and back before the backward.",
