@@ -46,7 +46,6 @@ def padding(case: Case) -> Terms:
     setting = plan.setting
     slots: Numeric = 0.0
     useful: Numeric = 0.0
-    aligned: Numeric = 0.0
     share = real_share(case)
     for priced, times in case.ops():
         work = priced.op.work
@@ -54,12 +53,9 @@ def padding(case: Case) -> Terms:
             useful = useful + times * work.flop
         if priced.op.category != "grouped_gemm" or not isinstance(work, Gemm) or priced.op.name.endswith(AGAIN):
             continue
-        rows = work.groups * (work.k if "wgrad" in priced.op.name else work.m)
         useful = useful + times * work.flop * share
         slots = slots + times * work.flop * (1 - share)
-        if setting.products.padding is None and not setting.products.kernel_each:
-            aligned = aligned + times * work.flop * work.groups * (ALIGNMENT - 1) / 2 / rows
-    found: Terms = {"slots of a capacity": slots, "segments brought to the alignment": aligned}
+    found: Terms = {"slots of a capacity": slots}
     spare = _spare(case)
     if choices.tails == "multiplied":
         found["spare rows that are multiplied"] = useful * spare
