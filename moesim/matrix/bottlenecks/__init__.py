@@ -49,6 +49,8 @@ class Bottleneck:
         What a change is set against where that is not the larger of both sides.
     routing
         Where it is asked: with ``even`` experts, where some are ``skewed``, or in ``any`` situation.
+    priced
+        Seconds that are made of the prices of kernels and messages: changes of less than their error count as none.
     ties
         Further readings; where one says that nothing changes, the next is asked: messages of equal bytes, and the seconds
         in which links carry them.
@@ -63,6 +65,7 @@ class Bottleneck:
     absent: str = "same"
     scale: Callable[[Case], Numeric] | None = None
     routing: str = "even"
+    priced: bool = False
     ties: tuple[Callable[[Case], Terms], ...] = ()
 
 

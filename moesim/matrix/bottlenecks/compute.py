@@ -113,7 +113,7 @@ bottlenecks.add(
 )
 bottlenecks.add(
     "quantization",
-    Bottleneck("Quantization/swizzle overhead", "compute", "s", quantization, 17),
+    Bottleneck("Quantization/swizzle overhead", "compute", "s", quantization, 17, priced=True),
     summary="Time of kernels that cast values or rearrange their scales.",
     source=SOURCE,
 )

@@ -80,7 +80,16 @@ bottlenecks.add(
 )
 bottlenecks.add(
     "load-imbalance",
-    Bottleneck("Expert/stage load imbalance", "balance", "s", load_imbalance, 22, by_class=True, routing="skewed"),
+    Bottleneck(
+        "Expert/stage load imbalance",
+        "balance",
+        "s",
+        load_imbalance,
+        22,
+        by_class=True,
+        routing="skewed",
+        priced=True,
+    ),
     summary="Time that others wait for the hottest expert rank and for the busiest pipeline rank.",
     source=SOURCE,
 )
