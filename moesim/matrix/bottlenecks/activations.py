@@ -80,8 +80,9 @@ def _room(case: Case) -> Numeric:
     strategy = case.plan.strategy
     if _symmetric(case) or case.plan.leg is None:
         return 0.0
-    fixed = strategy.sync_free and strategy.capacity_factor is not None
-    share = strategy.capacity_factor if fixed else case.plan.setting.exchanged_load
+    share: Numeric = case.plan.setting.exchanged_load
+    if strategy.sync_free and strategy.capacity_factor is not None:
+        share = strategy.capacity_factor
     return _legs_at_once(case) * _rows(case) * share
 
 

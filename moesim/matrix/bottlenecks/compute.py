@@ -43,14 +43,17 @@ def small_products(case: Case) -> Terms:
         if isinstance(op.work, FusedExperts):
             seconds, flop = seconds + times * priced.seconds, flop + times * op.work.flop
         elif op.category == "grouped_gemm" and isinstance(op.work, Gemm):
-            seconds, flop = seconds + times * _written(case, priced, op.work), flop + times * op.work.flop * share
+            seconds, flop = (
+                seconds + times * _written_seconds(case, priced, op.work),
+                flop + times * op.work.flop * share,
+            )
         elif _is_cast(op) and op.name.startswith("expert"):
             casts = casts + times * priced.seconds
     ideal = np.maximum(flop / case.plan.machine.gpu.bf16_flop_rate, 1e-30)
     return {"products": multiplied_rows(case) * seconds / ideal, "casts of their operands": casts / ideal}
 
 
-def _written(case: Case, priced: PricedOp, work: Gemm) -> Numeric:
+def _written_seconds(case: Case, priced: PricedOp, work: Gemm) -> Numeric:
     """Seconds of a product whose result is written, whether or not it is summed into a buffer of gradients. [s]"""
     if not work.accumulate:
         return priced.seconds

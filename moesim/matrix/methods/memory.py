@@ -1,10 +1,11 @@
 """What is kept from forward to backward: repeated, or moved to the host."""
 
 from moesim.matrix.methods import Knob, Method, Pair, methods
-from moesim.matrix.situation import BySkew
+from moesim.matrix.methods.execution import BOUNDED, LISTS
 
-BLOCKS = {"transport": "nccl-alltoall", "sync_free": True, "capacity_factor": BySkew(1.25, 4.0)}
 REPORT = "olmo-core-report"
+BLOCKS = LISTS | BOUNDED
+"""Packed rows whose counts stay on the GPU, as those of what they are set beside."""
 
 methods.add(
     "recompute",
