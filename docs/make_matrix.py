@@ -142,8 +142,8 @@ def _rule() -> list[str]:
         "6. What has a row of its own is counted there once: casts, layout passes, sums of gradients and rows that align "
         "segments are no kernels of the model, bytes that shrink alike on all ranks are no imbalance.",
         "",
-        "Readings that were tried, and what became of them. None was taken for the agreement that it brings; what each rests "
-        "on stands beside it.",
+        "Readings that were tried, and what became of them. They were looked for where the two matrices differed, so that "
+        "agreement is no test of them; what each rests on stands beside it.",
         "",
         *_tried(),
     ]

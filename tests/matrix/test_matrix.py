@@ -24,8 +24,8 @@ PACKAGE = Path(moesim.matrix.__file__).parent
 def test_agreement_with_the_published_matrix(matrix):
     found = published.agreement(matrix, published.read())
     assert (found.cells, found.signs) == (540, 191)
-    assert found.equal >= 480
-    assert found.equal_signs >= 155
+    assert found.equal >= 500  # of eight situations; the page has all of them
+    assert found.equal_signs >= 165
     assert found.count("opposite") == 0
 
 
