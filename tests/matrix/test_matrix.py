@@ -15,6 +15,7 @@ from moesim.matrix.derive import derive
 from moesim.matrix.ensemble import GRID, Ensemble, situations
 from moesim.matrix.methods import columns, methods
 from moesim.matrix.rule import BLANK, DEPENDS, MINUS, PLUS
+from moesim.report.matrix_figure import FAMILY_TITLES
 from moesim.spec.check import sources
 from moesim.timeline.schedules import schedules
 
@@ -106,6 +107,10 @@ def test_families_of_pairs_hold_several_bottlenecks():
     """A pair that answers some families only is no hidden exception for one row."""
     sizes = {family: sum(bottlenecks.get(row).family == family for row in rows()) for family in FAMILIES}
     assert min(sizes.values()) >= 2
+
+
+def test_the_figure_names_every_family_in_its_order():
+    assert tuple(FAMILY_TITLES) == FAMILIES
 
 
 @pytest.mark.parametrize("name", columns(second=True))
