@@ -65,7 +65,15 @@ class Timed:
 
     def makespan(self, without: str = "") -> Numeric:
         """Time of the step, one class left out. [s]"""
-        return np.asarray(self.result.makespan[self.rows.index(without)])
+        return np.asarray(self._makespan[self.row(without)])
+
+    def row(self, without: str) -> int:
+        """Where a class is left out; where nothing is if the step has none of it."""
+        return self.rows.index(without if without in self.rows else "")
+
+    @cached_property
+    def _makespan(self) -> NDArray[np.float64]:
+        return np.asarray(self.result.makespan)
 
 
 class Step:
@@ -133,7 +141,8 @@ class Step:
         return self._timed[moves]
 
     def _run(self, moves: bool) -> Timed:
-        rows = ("", "ep", "tp", "cp", "pp", "dp")
+        present = {name: np.any(np.asarray(self.plan.mesh.size(name)) > 1) for name in ("ep", "tp", "cp", "pp")}
+        rows = ("", *(name for name, any_of_it in present.items() if any_of_it), "dp")
         shape = (len(rows), *self.plan.shape)
         plan = replace(self.plan, shape=shape, machine=_without_contention(self.plan.machine))
         keep = {}

@@ -13,7 +13,7 @@ from moesim.matrix.bottlenecks import Bottleneck, asked, bottlenecks, rows
 from moesim.matrix.case import Case, Terms
 from moesim.matrix.cells import Cell, FloatArray, Matrix, Sample, decided
 from moesim.matrix.methods import Knob, Method, Pair, columns, methods
-from moesim.matrix.rule import compare
+from moesim.matrix.rule import PRICED_TOLERANCE, TOLERANCE, compare
 from moesim.matrix.situation import Situation
 
 OWN = (*COMMUNICATION, "pcie")
@@ -73,7 +73,7 @@ def _sample(
     on_terms, off_terms = (_terms(case.read(row.read), kept, shape, legal) for case in (on, off))
     on_all, off_all = _sum(on_terms, legal), _sum(off_terms, legal)
     scale = None if row.scale is None else np.broadcast_to(row.scale(off), shape)[legal]
-    signs = compare(on_all, off_all, scale)
+    signs = compare(on_all, off_all, scale, PRICED_TOLERANCE if row.priced else TOLERANCE)
     tie = None
     for reading in row.ties:
         if np.any(np.abs(signs) == 1):

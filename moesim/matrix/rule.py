@@ -12,8 +12,8 @@ PLUS, MINUS, DEPENDS, BLANK = "+", "-", "△", ""
 SIGNS = (PLUS, MINUS, DEPENDS, BLANK)
 SHARE, REST = 0.9, 0.1
 """Scenarios that must agree before a sign is given, and up to which those that change something count for nothing. [-]"""
-TOLERANCE = 1e-3
-"""Relative change that counts as none. [-]"""
+TOLERANCE, PRICED_TOLERANCE = 1e-3, 2e-2
+"""Relative change that counts as none, of what is counted and of what is made of prices of kernels and messages. [-]"""
 SHOWN = {PLUS: "reduces", MINUS: "adds", DEPENDS: "depends", BLANK: "no direct effect"}
 
 
@@ -34,15 +34,19 @@ class Vote:
         """Sign of this way; None where no scenario counts."""
         if not self.count:
             return self.otherwise
-        if self.less >= SHARE:
+        changed = self.less + self.more
+        if changed <= REST:
+            return BLANK
+        if self.less >= SHARE * changed:
             return PLUS
-        if self.more >= SHARE:
-            return MINUS
-        return BLANK if self.less + self.more <= REST else DEPENDS
+        return MINUS if self.more >= SHARE * changed else DEPENDS
 
 
 def compare(
-    on: NDArray[np.float64], off: NDArray[np.float64], scale: NDArray[np.float64] | None = None
+    on: NDArray[np.float64],
+    off: NDArray[np.float64],
+    scale: NDArray[np.float64] | None = None,
+    tolerance: float = TOLERANCE,
 ) -> NDArray[np.int64]:
     """-1 where there is less with the method, 1 where there is more, 0 where nothing changes, 2 where there is nothing.
 
@@ -52,11 +56,13 @@ def compare(
         The quantity with and without, by scenario.
     scale
         What a change is set against; left out, the larger of both.
+    tolerance
+        Change over that, below which it counts as none. [-]
     """
     larger = np.maximum(np.abs(on), np.abs(off))
     base = larger if scale is None else scale
     change = on - off
-    signs = np.where(change < -TOLERANCE * base, -1, np.where(change > TOLERANCE * base, 1, 0))
+    signs = np.where(change < -tolerance * base, -1, np.where(change > tolerance * base, 1, 0))
     return np.where(larger <= 0, 2, signs)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 from moesim.base.expression import Expression
 from moesim.base.numeric import Numeric
 from moesim.constraints import legal_mask, stages, violations
+from moesim.cost.blocks import price_blocks
 from moesim.cost.machine import Machine
 from moesim.cost.plan import Plan
 from moesim.matrix.case import Case, Step
@@ -119,7 +121,7 @@ class Situation:
         strategy = strategy.replace(**{name: _plain(getattr(strategy, name)) for name in DEGREES})
         if strategy.shape:  # skewed experts have a column of sizes for each entry
             strategy = strategy.replace(ep=np.broadcast_to(np.asarray(strategy.ep, dtype=float), strategy.shape))
-        machine = self.problem.machine
+        machine = self._machine
         gpus = int(np.max(changes.get("num_gpus", machine.num_gpus)))
         if gpus != machine.num_gpus:
             machine = replace(machine, num_gpus=gpus)
@@ -147,6 +149,18 @@ class Situation:
             self._alike.setdefault(layers, step)
             self._steps[key] = step
         return Case(self._steps[key], choices), mask
+
+    @cached_property
+    def _machine(self) -> Machine:
+        """The machine at the clock that the situation's own step sustains: whatever a method changes, the clock stays."""
+        machine, strategy = self.problem.machine, self.strategy
+        gpu = machine.gpu
+        if gpu.power is None:
+            return machine
+        candidate = replace(self.problem.candidate(strategy), strategy=strategy)
+        clock = price_blocks(self._plan(strategy, machine, candidate, self.micro_batches)).clock
+        rates = {name: rate * clock for name, rate in gpu.rates.items()} if np.min(clock) < 1 else gpu.rates
+        return replace(machine, gpu=replace(gpu, rates=rates, power=None))
 
     @property
     def _software(self) -> SoftwareSpec:

@@ -28,13 +28,14 @@ WORDS = {
 """What a sign means, for the legend."""
 FAMILY_TITLES = {
     "state": "training state",
+    "update": "weight update",
     "activations": "activations",
+    "balance": "imbalance",
     "traffic": "traffic",
     "layout": "layout",
     "compute": "compute",
     "host": "host",
-    "pipeline": "waiting for others",
-    "waiting": "messages",
+    "waiting": "waiting",
     "checkpoint": "checkpoint",
 }
 CELL_WIDTH, CELL_HEIGHT = 0.42, 0.31
@@ -135,7 +136,7 @@ def _families(axes: Axes, rows: list[tuple[str, str]], columns: int) -> None:
         y = TOP + CELL_HEIGHT * start
         if start:
             axes.plot([0.12, LEFT + CELL_WIDTH * columns], [y, y], color="#888888", linewidth=0.7)
-        lines = FAMILY_TITLES.get(family, "judged").replace(" ", "\n")
+        lines = FAMILY_TITLES.get(family, family or "judged").replace(" ", "\n")
         axes.text(0.12, y + CELL_HEIGHT * count / 2, lines, ha="left", va="center", color="#555555", fontsize=9)
         start += count
 

@@ -4,6 +4,8 @@ from dataclasses import replace
 
 from moesim.workload.ops import Block, Gemm, Op, Traffic
 
+SUMMED = "-add"
+"""What the name of the kernel that adds a gradient ends with."""
 SUM_BYTES = 6.0
 """Of a BF16 value that is added to another one: two reads and a write. [B]"""
 
@@ -34,7 +36,7 @@ def added_gradients(block: Block, grad_bytes: float, slowdown: float, halves: in
     ----------
     olmo-core-profile, table of the work in two updates: "FP32 add elementwise kernel"
     """
-    behind = {op.name: f"{op.name}-add" for op in block.backward if isinstance(op.work, Gemm) and op.work.accumulate}
+    behind = {op.name: op.name + SUMMED for op in block.backward if isinstance(op.work, Gemm) and op.work.accumulate}
     found: list[Op] = []
     for op in block.backward:
         needs = tuple(behind.get(name, name) for name in op.needs)

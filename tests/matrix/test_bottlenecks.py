@@ -1,11 +1,14 @@
 """Each bottleneck against the estimate that it reads, or against a count by hand."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from moesim.estimator import estimate
 from moesim.matrix.bottlenecks import bottlenecks, rows
 from moesim.matrix.ensemble import BASE, SOFTWARE
+from moesim.matrix.own import own_situations
 from moesim.matrix.situation import Own, Situation
 from moesim.problem import from_names
 from moesim.workload.strategy import Strategy
@@ -24,9 +27,13 @@ def situation():
     return Situation("medium", problem, strategy, MICRO_BATCHES)
 
 
-def total(situation, row, **changes):
+def total_terms(situation, row, **changes):
     case, _ = situation.case(changes)
-    terms = case.read(bottlenecks.get(row).read)
+    return case.read(bottlenecks.get(row).read)
+
+
+def total(situation, row, **changes):
+    terms = total_terms(situation, row, **changes)
     return float(np.ravel(sum(value() if callable(value) else value for value in terms.values()))[0])
 
 
@@ -88,6 +95,51 @@ def test_host_waits_are_counted_by_hand(situation, changes, expected):
 def test_padding_to_a_capacity_wastes_a_quarter(situation):
     wasted = total(situation, "padding", expert_gemm="padded", capacity_factor=1.25)
     assert wasted == pytest.approx(0.25)
+
+
+def test_padding_is_counted_once_rows_that_align_segments_are_in_their_tiles(situation):
+    assert total(situation, "padding") == 0
+    assert total(situation, "padding", micro_batch=2) == 0
+
+
+@pytest.mark.parametrize(
+    "changes", [{"activation_offload": 0.5}, {"cp": 2}, {"precision": "mxfp8", "fp8_params": True}]
+)
+def test_bytes_that_shrink_alike_on_all_ranks_leave_their_imbalance(situation, changes):
+    before, after = total(situation, "saved-activations"), total(situation, "saved-activations", **changes)
+    assert after < 0.95 * before
+    assert total(situation, "retention-imbalance", **changes) == pytest.approx(
+        total(situation, "retention-imbalance"), abs=5e-3
+    )
+
+
+def test_the_fullest_rank_of_1f1b_keeps_as_many_micro_batches_as_there_are_ranks(situation):
+    kept = [PP - rank for rank in range(PP)]
+    expected = max(kept) / (sum(kept) / PP) - 1
+    assert total(situation, "retention-imbalance") == pytest.approx(
+        expected, rel=0.1
+    )  # layers differ, and do not divide evenly
+
+
+def test_products_take_as_long_wherever_their_gradients_are_summed(situation):
+    assert total(situation, "small-gemms", dp_sharding="fsdp") == pytest.approx(total(situation, "small-gemms"))
+    terms = situation.case({"dp_sharding": "fsdp"})[0].read(bottlenecks.get("compute-throughput").read)
+    assert terms["dp"] > 0  # gathers and reductions take SMs from what runs beside them
+    assert "dp" not in total_terms(situation, "small-gemms", dp_sharding="fsdp")
+
+
+def test_the_clock_is_that_of_the_situation_whatever_a_method_changes(qwen):
+    hot = replace(qwen.machine.gpu.power, limit=qwen.machine.gpu.power.limit * 0.4)
+    machine = replace(qwen.machine, gpu=replace(qwen.machine.gpu, power=hot))
+    (situation, _) = own_situations(replace(qwen, machine=machine))
+    several: tuple[dict[str, object], ...] = ({}, {"recompute": ("full",)}, {"precision": "fp8-current"})
+    cases = [found[0] for found in map(situation.case, several) if found is not None]
+    rates = [case.plan.machine.gpu.rates["bf16"] for case in cases]
+    assert rates[0] < qwen.machine.gpu.rates["bf16"]
+    assert rates == [rates[0]] * 3
+    assert float(cases[0].timed.makespan()) == pytest.approx(
+        estimate(replace(qwen, machine=machine)).step_time_s, rel=1e-6
+    )
 
 
 @pytest.mark.parametrize("changes", [{}, {"transport": "deepep"}, {"recompute": ("full",)}])

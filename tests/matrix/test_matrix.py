@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import moesim.matrix
+from moesim.estimator import estimate
 from moesim.matrix import published
 from moesim.matrix.answer import answer
 from moesim.matrix.bottlenecks import FAMILIES, bottlenecks, rows
@@ -15,6 +16,7 @@ from moesim.matrix.derive import derive
 from moesim.matrix.ensemble import GRID, Ensemble, situations
 from moesim.matrix.methods import columns, methods
 from moesim.matrix.rule import BLANK, DEPENDS, MINUS, PLUS
+from moesim.report.matrix_figure import FAMILY_TITLES
 from moesim.spec.check import sources
 from moesim.timeline.schedules import schedules
 
@@ -24,8 +26,8 @@ PACKAGE = Path(moesim.matrix.__file__).parent
 def test_agreement_with_the_published_matrix(matrix):
     found = published.agreement(matrix, published.read())
     assert (found.cells, found.signs) == (540, 191)
-    assert found.equal >= 480
-    assert found.equal_signs >= 155
+    assert found.equal >= 500  # of eight situations; the page has all of them
+    assert found.equal_signs >= 165
     assert found.count("opposite") == 0
 
 
@@ -108,6 +110,10 @@ def test_families_of_pairs_hold_several_bottlenecks():
     assert min(sizes.values()) >= 2
 
 
+def test_the_figure_names_every_family_in_its_order():
+    assert tuple(FAMILY_TITLES) == FAMILIES
+
+
 @pytest.mark.parametrize("name", columns(second=True))
 def test_every_method_is_tried_somewhere(name):
     found = methods.get(name)
@@ -160,6 +166,20 @@ def test_two_clusters_give_different_matrices_that_can_be_explained(h100, nvl72)
         for one in (here, there)
     ]
     assert exposed[0] > 2 * exposed[1]
+
+
+@pytest.mark.parametrize("cluster", ["h100", "nvl72"])
+def test_sizes_of_ones_own_scenario_add_up_with_its_estimate(cluster, request):
+    situation = request.getfixturevalue(cluster)[0]
+    case, _ = situation.case({})
+    told = estimate(situation.problem)
+    exposed = case.read(bottlenecks.get("exposed-communication").read)
+    for name in ("ep", "tp", "cp", "pp", "dp"):
+        assert float(exposed[name]()) == pytest.approx(told.exposed_s[name], rel=1e-6, abs=1e-9)
+    assert float(case.timed.makespan()) == pytest.approx(told.step_time_s)
+    state = [stage[f"{name}_bytes"] for stage in told.memory.stages for name in ("weights", "gradients", "optimizer")]
+    kept = case.read(bottlenecks.get("persistent-memory").read)
+    assert float(sum(kept.values())) == pytest.approx(sum(state) / situation.strategy.pp)
 
 
 def test_a_schedule_that_is_registered_later_is_a_column(h100):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from moesim.matrix.rule import BLANK, DEPENDS, MINUS, PLUS, Vote, compare, of_pairs, of_ways, vote
+from moesim.matrix.rule import BLANK, DEPENDS, MINUS, PLUS, PRICED_TOLERANCE, Vote, compare, of_pairs, of_ways, vote
 
 
 @pytest.mark.parametrize(
@@ -27,18 +27,26 @@ def test_a_change_may_be_set_against_something_else_than_both_sides():
     assert compare(on, off, scale).tolist() == [0]
 
 
+def test_changes_below_the_tolerance_are_none():
+    on, off = np.array([1.01, 1.03]), np.array([1.0, 1.0])
+    assert compare(on, off).tolist() == [1, 1]
+    assert compare(on, off, tolerance=PRICED_TOLERANCE).tolist() == [0, 1]
+
+
 @pytest.mark.parametrize(
     ("signs", "expected"),
     [
         ([-1] * 9 + [0], PLUS),
         ([1] * 9 + [-1], MINUS),
         ([-1] * 8 + [1] * 2, DEPENDS),
-        ([-1] * 5 + [0] * 5, DEPENDS),
+        ([-1] * 5 + [1] * 5, DEPENDS),
+        ([-1] * 5 + [0] * 5, PLUS),  # scenarios that it leaves alone say nothing about a direction
+        ([0] * 8 + [1] * 2, MINUS),
         ([0] * 9 + [1], BLANK),
         ([-1, 2, 2, 2], PLUS),  # scenarios without any of it do not count
     ],
 )
-def test_nine_of_ten_scenarios_make_a_sign(signs, expected):
+def test_nine_of_ten_scenarios_that_change_make_a_sign(signs, expected):
     assert vote([np.array(signs)], BLANK).sign == expected
 
 

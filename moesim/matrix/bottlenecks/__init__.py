@@ -9,7 +9,18 @@ from moesim.base.numeric import Numeric
 from moesim.base.registry import Registry
 from moesim.matrix.case import Case, Terms
 
-FAMILIES = ("state", "activations", "traffic", "layout", "compute", "host", "pipeline", "waiting", "checkpoint")
+FAMILIES = (
+    "state",
+    "update",
+    "activations",
+    "balance",
+    "traffic",
+    "layout",
+    "compute",
+    "host",
+    "waiting",
+    "checkpoint",
+)
 """Kinds of cost, in the order of the rows."""
 
 
@@ -38,6 +49,8 @@ class Bottleneck:
         What a change is set against where that is not the larger of both sides.
     routing
         Where it is asked: with ``even`` experts, where some are ``skewed``, or in ``any`` situation.
+    priced
+        Seconds that are made of the prices of kernels and messages: changes of less than their error count as none.
     ties
         Further readings; where one says that nothing changes, the next is asked: messages of equal bytes, and the seconds
         in which links carry them.
@@ -52,6 +65,7 @@ class Bottleneck:
     absent: str = "same"
     scale: Callable[[Case], Numeric] | None = None
     routing: str = "even"
+    priced: bool = False
     ties: tuple[Callable[[Case], Terms], ...] = ()
 
 

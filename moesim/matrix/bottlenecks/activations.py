@@ -24,17 +24,23 @@ def saved_activations(case: Case) -> Terms:
 
 
 def retention_imbalance(case: Case) -> Terms:
-    """Activations of the fullest rank less those of the emptiest. [B]"""
+    """Activations of the fullest rank beyond those of the mean, over those of the mean. [-]"""
     by_rank = _by_rank(case)
-    return {"fullest less emptiest rank": by_rank.max(axis=0) - by_rank.min(axis=0)}
+    mean = by_rank.mean(axis=0)
+    return {"fullest beyond mean rank": (by_rank.max(axis=0) - mean) / np.maximum(mean, 1.0)}
+
+
+def fullest_over_mean(case: Case) -> Numeric:
+    """Activations of the fullest rank over those of the mean. [-]"""
+    return 1.0 + sum(case.read(retention_imbalance).values(), 0.0)
 
 
 def buffers(case: Case) -> Terms:
     """What is neither state nor kept activations nor a kernel's own tensors, by what it is for. [B]"""
     found: Terms = {
         "dp": _most(case, "unsharded"),
-        "ep": _exchange_tensors(case) + _spare_leases(case) + _expert_buffers(case),
-        "capacity beyond the rows at work": _spare_capacity(case),
+        "ep": _sent_tensors(case) + _spare_leases(case) + _expert_buffers(case),
+        "room for rows that arrive": _room(case),
         "pp": _boundary_buffers(case),
         "cp": _sequence_buffers(case),
         "pcie": staging_bytes(case.plan, case.blocks),
@@ -59,13 +65,25 @@ def _symmetric(case: Case) -> bool:
     return bool(getattr(case.plan.transport, "symmetric_memory", False))
 
 
-def _exchange_tensors(case: Case) -> Numeric:
-    """Send and receive tensors of an exchange that makes them for each leg; the hottest rank receives more. [B]"""
+def _sent_tensors(case: Case) -> Numeric:
+    """Packed rows of an exchange that makes tensors for each leg. [B]"""
+    return 0.0 if _symmetric(case) or case.plan.leg is None else _legs_at_once(case) * _rows(case)
+
+
+def _legs_at_once(case: Case) -> float:
+    """Legs that are on their way together: one, or one of the forward beside one of the backward. [-]"""
+    return 2.0 if case.plan.strategy.overlap_ep else 1.0
+
+
+def _room(case: Case) -> Numeric:
+    """Tensors for rows that arrive: of a capacity where the host knows no counts, else of what the hottest rank gets. [B]"""
+    strategy = case.plan.strategy
     if _symmetric(case) or case.plan.leg is None:
         return 0.0
-    load = case.plan.setting.exchanged_load
-    pairs = 2.0 if case.plan.strategy.overlap_ep else 1.0  # a leg of the forward beside one of the backward
-    return pairs * _rows(case) * (1 + load)
+    share: Numeric = case.plan.setting.exchanged_load
+    if strategy.sync_free and strategy.capacity_factor is not None:
+        share = strategy.capacity_factor
+    return _legs_at_once(case) * _rows(case) * share
 
 
 def _in_flight(case: Case) -> Numeric:
@@ -86,14 +104,6 @@ def _spare_leases(case: Case) -> Numeric:
     told = case.plan.machine.transports[strategy.transport]["capacity_factor"]
     spare = np.maximum((strategy.capacity_factor or told) - case.plan.setting.exchanged_load, 0.0)
     return spare * _rows(case) * _in_flight(case)
-
-
-def _spare_capacity(case: Case) -> Numeric:
-    """Rows that buffers of a capacity hold beyond those at work where the host knows no counts. [B]"""
-    strategy = case.plan.strategy
-    if not strategy.sync_free or strategy.capacity_factor is None:
-        return 0.0
-    return np.maximum(strategy.capacity_factor - case.plan.setting.exchanged_load, 0.0) * _rows(case)
 
 
 def _expert_buffers(case: Case) -> Numeric:
@@ -139,8 +149,8 @@ bottlenecks.add(
 )
 bottlenecks.add(
     "retention-imbalance",
-    Bottleneck("Activation-retention imbalance", "activations", "B", retention_imbalance, 4),
-    summary="Activations kept by the fullest pipeline rank less those kept by the emptiest.",
+    Bottleneck("Activation-retention imbalance", "balance", "-", retention_imbalance, 4, scale=fullest_over_mean),
+    summary="What the fullest pipeline rank keeps beyond the mean rank, over what that keeps.",
     source=SOURCE,
 )
 bottlenecks.add(

@@ -1,12 +1,17 @@
 """What kernels take: experts at their rate, all products of the model, repeated ones, casts."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from moesim.base.numeric import Numeric
+from moesim.cost.price import op_time
+from moesim.cost.stage import PricedOp
 from moesim.matrix.bottlenecks import Bottleneck, bottlenecks
 from moesim.matrix.bottlenecks.layout import multiplied_rows, real_share
 from moesim.matrix.bottlenecks.waiting import stretched_seconds
 from moesim.matrix.case import AGAIN, Case, Terms
+from moesim.workload.accumulation import SUMMED
 from moesim.workload.fusions.permute import PASSES
 from moesim.workload.ops import AttentionCore, FusedExperts, Gemm, Op, Traffic
 
@@ -38,20 +43,35 @@ def small_products(case: Case) -> Terms:
         if isinstance(op.work, FusedExperts):
             seconds, flop = seconds + times * priced.seconds, flop + times * op.work.flop
         elif op.category == "grouped_gemm" and isinstance(op.work, Gemm):
-            seconds, flop = seconds + times * priced.seconds, flop + times * op.work.flop * share
+            seconds, flop = (
+                seconds + times * _written_seconds(case, priced, op.work),
+                flop + times * op.work.flop * share,
+            )
         elif _is_cast(op) and op.name.startswith("expert"):
             casts = casts + times * priced.seconds
     ideal = np.maximum(flop / case.plan.machine.gpu.bf16_flop_rate, 1e-30)
     return {"products": multiplied_rows(case) * seconds / ideal, "casts of their operands": casts / ideal}
 
 
+def _written_seconds(case: Case, priced: PricedOp, work: Gemm) -> Numeric:
+    """Seconds of a product whose result is written, whether or not it is summed into a buffer of gradients. [s]"""
+    if not work.accumulate:
+        return priced.seconds
+    plan, plain = case.plan, replace(work, accumulate=False)
+    op = replace(priced.op, work=plain)
+    return plan.once(op.category, plain, lambda: op_time(op, plan.mesh, plan.machine, plan.transport))
+
+
 def model_kernels(case: Case) -> Terms:
-    """Seconds of the model's kernels for a useful FLOP at the BF16 peak; passes and casts have rows of their own. [-]"""
+    """Seconds of the model's kernels for a useful FLOP at the BF16 peak. [-]
+
+    Passes and casts have rows of their own; sums of gradients are work on training state.
+    """
     found: dict[str, Numeric] = {}
     multiplied = multiplied_rows(case)
     for priced, times in case.ops():
         op = priced.op
-        if op.category not in KERNELS or _is_cast(op) or op.name.startswith(PASSES):
+        if op.category not in KERNELS or _is_cast(op) or op.name.startswith(PASSES) or op.name.endswith(SUMMED):
             continue
         name = "repeated" if op.name.endswith(AGAIN) else op.category
         rows = multiplied if op.category == "grouped_gemm" else 1.0
@@ -96,7 +116,7 @@ bottlenecks.add(
 )
 bottlenecks.add(
     "quantization",
-    Bottleneck("Quantization/swizzle overhead", "compute", "s", quantization, 17),
+    Bottleneck("Quantization/swizzle overhead", "compute", "s", quantization, 17, priced=True),
     summary="Time of kernels that cast values or rearrange their scales.",
     source=SOURCE,
 )

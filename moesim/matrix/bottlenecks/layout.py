@@ -9,8 +9,6 @@ from moesim.workload.fusions.permute import PASSES
 from moesim.workload.ops import FusedExperts, Gemm, Traffic
 
 SOURCE = "olmo-core-report"
-ALIGNMENT = 16.0
-"""Rows to which grouped products align the segment of each expert (FP8 and BF16 kernels of CUTLASS)."""
 ELEMENTWISE = 10.0
 """FLOP of the gated activation for each value of the width: exponential, division, two products and their gradient."""
 SCALE_SHARE = 1 / 32
@@ -39,27 +37,22 @@ def permutations(case: Case) -> Terms:
 def padding(case: Case) -> Terms:
     """FLOPs of the experts on rows that no token has, over those on rows of tokens. [-]
 
-    Slots of a capacity that is filled up, rows that align segments (on average half of the alignment for each expert), and
-    spare rows of buffers that kernels run over.
+    Slots of a capacity that is filled up, and spare rows of buffers that kernels run over. Rows that align the segments
+    of a grouped product lie inside of its last tiles, which the time of small products holds.
     """
     plan, choices = case.plan, case.choices
-    setting = plan.setting
     slots: Numeric = 0.0
     useful: Numeric = 0.0
-    aligned: Numeric = 0.0
     share = real_share(case)
     for priced, times in case.ops():
         work = priced.op.work
-        if isinstance(work, FusedExperts):  # reads rows where they are: no segment has to be aligned
+        if isinstance(work, FusedExperts):
             useful = useful + times * work.flop
         if priced.op.category != "grouped_gemm" or not isinstance(work, Gemm) or priced.op.name.endswith(AGAIN):
             continue
-        rows = work.groups * (work.k if "wgrad" in priced.op.name else work.m)
         useful = useful + times * work.flop * share
         slots = slots + times * work.flop * (1 - share)
-        if setting.products.padding is None and not setting.products.kernel_each:
-            aligned = aligned + times * work.flop * work.groups * (ALIGNMENT - 1) / 2 / rows
-    found: Terms = {"slots of a capacity": slots, "segments brought to the alignment": aligned}
+    found: Terms = {"slots of a capacity": slots}
     spare = _spare(case)
     if choices.tails == "multiplied":
         found["spare rows that are multiplied"] = useful * spare

@@ -7,11 +7,11 @@ import numpy as np
 from moesim.base.numeric import Numeric
 from moesim.cost.blocks import chunk_blocks
 from moesim.cost.chunk_graph import SM
+from moesim.cost.pipeline import plan_graph
 from moesim.matrix.bottlenecks import Bottleneck, bottlenecks
 from moesim.matrix.case import Case, Terms
 from moesim.timeline.run import run
-from moesim.timeline.schedule import Schedule
-from moesim.timeline.step import step_graph
+from moesim.timeline.step import StepGraph
 from moesim.timeline.walk import idle_fraction
 
 SOURCE = "olmo-core-report"
@@ -21,18 +21,15 @@ SLOTS = {"F": 1.0, "BW": 2.0, "B": 1.0, "W": 1.0, "OV": 3.0}
 
 def bubbles(case: Case) -> Terms:
     """Share of the slots of the schedule in which a rank idles, and what waiting for hand-offs adds. [-]"""
-    strategy = case.plan.strategy
-    slots = idle_slots(case.plan.schedule, strategy.pp, case.plan.num_micro_batches, strategy.vpp, strategy.overlap_ep)
-    return {"slots of the schedule": slots, "pp": lambda: _hand_offs(case)}
+    return {"slots of the schedule": idle_slots(plan_graph(case.plan)), "pp": lambda: _hand_offs(case)}
 
 
 @lru_cache(maxsize=256)
-def idle_slots(schedule: Schedule, pp: int, micro_batches: int, vpp: int, merge: bool) -> float:
-    """Idle share of a step whose chunks all take the same time and whose messages take none. [-]"""
-    graph = step_graph(schedule, pp, micro_batches, vpp, merge_pairs=merge, optimizer=False)
+def idle_slots(graph: StepGraph) -> float:
+    """Idle share of a step whose chunks all take the same time, and whose messages and updates take none. [-]"""
     durations = np.zeros(graph.num_rows)
     for (kind, _), row in graph.rows.items():
-        durations[row] = SLOTS[kind]
+        durations[row] = SLOTS.get(kind, 0.0)
     return float(idle_fraction(graph, run(graph.graph, durations)))
 
 
@@ -42,7 +39,7 @@ def _hand_offs(case: Case) -> Numeric:
         return 0.0
     timed = case.timed
     idle = idle_fraction(timed.graph, timed.result) * timed.result.makespan
-    with_sends, without = (np.asarray(idle)[timed.rows.index(name)] for name in ("", "pp"))
+    with_sends, without = (np.asarray(idle)[timed.row(name)] for name in ("", "pp"))
     return np.asarray(np.maximum(with_sends - without, 0.0) / timed.makespan())
 
 
@@ -64,23 +61,36 @@ def _busy_stage_seconds(case: Case) -> Numeric:
     plan = case.plan
     ranks = plan.schedule.stage_rank(plan.strategy.pp, plan.strategy.vpp)
     by_rank: dict[int, Numeric] = dict.fromkeys(ranks, 0.0)
+    spent: dict[int, Numeric] = {}
     for stage, rank in zip(plan.stages, ranks, strict=True):
         for block in chunk_blocks(plan, stage, case.blocks):
-            seconds = (one.seconds for one in (*block.forward, *block.backward) if one.lane == SM)
-            by_rank[rank] = by_rank[rank] + sum(seconds, 0.0)
+            if id(block) not in spent:
+                spent[id(block)] = sum(
+                    (one.seconds for one in (*block.forward, *block.backward) if one.lane == SM), 0.0
+                )
+            by_rank[rank] = by_rank[rank] + spent[id(block)]
     each = np.array([np.broadcast_to(value, plan.shape) for value in by_rank.values()])
     return np.asarray(case.passes * (each.max(axis=0) - each.mean(axis=0)))
 
 
 bottlenecks.add(
     "pipeline-bubbles",
-    Bottleneck("Pipeline bubbles", "pipeline", "-", bubbles, 21, by_class=True),
+    Bottleneck("Pipeline bubbles", "waiting", "-", bubbles, 21, by_class=True),
     summary="Share of the step in which pipeline ranks idle: slots of the schedule, and waits for hand-offs.",
     source=SOURCE,
 )
 bottlenecks.add(
     "load-imbalance",
-    Bottleneck("Expert/stage load imbalance", "pipeline", "s", load_imbalance, 22, by_class=True, routing="skewed"),
+    Bottleneck(
+        "Expert/stage load imbalance",
+        "balance",
+        "s",
+        load_imbalance,
+        22,
+        by_class=True,
+        routing="skewed",
+        priced=True,
+    ),
     summary="Time that others wait for the hottest expert rank and for the busiest pipeline rank.",
     source=SOURCE,
 )

@@ -70,13 +70,13 @@ bottlenecks.add(
 )
 bottlenecks.add(
     "weight-materialization",
-    Bottleneck("Weight materialization and refresh", "state", "B", materialization, 2),
+    Bottleneck("Weight materialization and refresh", "update", "B", materialization, 2),
     summary="Bytes written to make weights usable: gathered, refreshed after the update, cast again.",
     source=SOURCE,
 )
 bottlenecks.add(
     "optimizer-work",
-    Bottleneck("Optimizer update work", "state", "B", optimizer_work, 6),
+    Bottleneck("Optimizer update work", "update", "B", optimizer_work, 6),
     summary="HBM bytes of the update of the parameters that a rank owns, and of caches made again.",
     source=SOURCE,
 )

@@ -136,13 +136,13 @@ def contention(case: Case) -> Terms:
 
 bottlenecks.add(
     "exposed-communication",
-    Bottleneck("Exposed communication", "waiting", "s", exposed, 23, by_class=True),
+    Bottleneck("Exposed communication", "waiting", "s", exposed, 23, by_class=True, priced=True),
     summary="Time by which the step gets shorter without the communication that the method makes or changes.",
     source=SOURCE,
 )
 bottlenecks.add(
     "contention",
-    Bottleneck("Communication-compute contention", "waiting", "s", contention, 24, by_class=True),
+    Bottleneck("Communication-compute contention", "waiting", "s", contention, 24, by_class=True, priced=True),
     summary="Kernel time lost to messages and copies that run beside.",
     source=SOURCE,
 )

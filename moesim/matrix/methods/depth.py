@@ -38,8 +38,11 @@ methods.add(
         "I-1F1B",
         "sequence and depth",
         8,
-        (Pair("1F1B", INTERLEAVED, ONE_CHUNK), Pair("1F1B-V", INTERLEAVED, V_SHAPE, families=("activations",))),
-        (SENDS[0], Knob("sends beside the next chunk, which one chunk has not", on={"overlap_p2p": True})),
+        (
+            Pair("1F1B", INTERLEAVED, ONE_CHUNK, families=tuple(one for one in FAMILIES if one != "balance")),
+            Pair("1F1B-V", INTERLEAVED, V_SHAPE, families=("balance",)),
+        ),
+        SENDS,
         classes=("pp",),
     ),
     summary="Two chunks a rank in a loop.",

@@ -1,5 +1,6 @@
 """How the host and the streams run a step, where its ranks lie, how it is saved."""
 
+from moesim.matrix.ensemble import SKEW
 from moesim.matrix.methods import Knob, Method, Pair, methods
 from moesim.matrix.situation import BySkew, Formula, Own
 
@@ -13,7 +14,14 @@ methods.add(
         "Sync-Free",
         "execution",
         14,
-        (Pair("split lists on the host", BOUNDED, {"sync_free": False}, LISTS),),
+        (Pair("split lists on the host", {"sync_free": True}, {"sync_free": False}, LISTS),),
+        (
+            Knob("room for the hottest rank", on=BOUNDED),
+            Knob(
+                "less room than the hottest rank asks for, rows dropped",
+                both={"routing": SKEW, "rank_imbalance": 1.0, "capacity_factor": 1.0},
+            ),
+        ),
     ),
     summary="Counts and offsets stay on the GPU, buffers have a capacity.",
     source=REPORT,

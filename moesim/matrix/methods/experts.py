@@ -1,5 +1,6 @@
 """Experts spread over ranks, and how their rows travel."""
 
+from moesim.matrix.bottlenecks import FAMILIES
 from moesim.matrix.methods import Knob, Method, Pair, methods
 from moesim.matrix.methods.state import LAYOUT_FILES, WHOLE_FILES
 from moesim.matrix.situation import Formula, Own
@@ -52,7 +53,12 @@ methods.add(
         "experts",
         6,
         (
-            Pair("block all-to-all", ROWS, BLOCK),
+            Pair(
+                "block all-to-all",
+                ROWS,
+                BLOCK,
+                families=tuple(one for one in FAMILIES if one not in ("traffic", "balance")),
+            ),
             Pair("rows that are where they are needed", ROWS, BLOCK | {"movement": "ideal"}),
         ),
         (

@@ -1,8 +1,11 @@
 """What is kept from forward to backward: repeated, or moved to the host."""
 
 from moesim.matrix.methods import Knob, Method, Pair, methods
+from moesim.matrix.methods.execution import BOUNDED, LISTS
 
 REPORT = "olmo-core-report"
+BLOCKS = LISTS | BOUNDED
+"""Packed rows whose counts stay on the GPU, as those of what they are set beside."""
 
 methods.add(
     "recompute",
@@ -12,9 +15,9 @@ methods.add(
         11,
         (Pair("everything kept", {"recompute": ("full",)}, {"recompute": ()}),),
         (
-            Knob("whole layers", both={"transport": "nccl-alltoall"}),
+            Knob("whole layers", both=BLOCKS),
             Knob("whole layers, rows in symmetric memory", both={"transport": "nvshmem-rowwise"}),
-            Knob("attention alone", on={"recompute": ("attn",)}, both={"transport": "nccl-alltoall"}),
+            Knob("attention alone", on={"recompute": ("attn",)}, both=BLOCKS),
         ),
     ),
     summary="Inputs of a region kept, its forward run again before the backward.",
@@ -26,7 +29,7 @@ methods.add(
         "CPU Offload",
         "memory",
         19,
-        (Pair("everything kept on the GPU", {"activation_offload": 1.0}, {"activation_offload": 0.0}),),
+        (Pair("everything kept on the GPU", {"activation_offload": 0.5}, {"activation_offload": 0.0}),),
         classes=("pcie",),
     ),
     summary="Activations copied to the host after a forward, and back before the backward.",

@@ -1,5 +1,6 @@
 """The second set: methods around those of the report's figure."""
 
+from moesim.matrix.ensemble import SKEW
 from moesim.matrix.methods import Knob, Method, Pair, methods
 from moesim.matrix.methods.state import GLOBAL_FILES, LAYOUT_FILES, WHOLE_WEIGHTS
 from moesim.matrix.situation import BySkew, Formula, Own
@@ -162,7 +163,14 @@ methods.add(
         "Hot-expert replication",
         "experts",
         113,
-        (Pair("one copy of each expert", {"replicated_experts": 4}, {"replicated_experts": 0}, BLOCK),),
+        (
+            Pair(
+                "one copy of each expert",
+                {"replicated_experts": 4},
+                {"replicated_experts": 0},
+                BLOCK | {"routing": SKEW, "rank_imbalance": 1.0},
+            ),
+        ),
         classes=("ep",),
         needs="ep > 1",
         second=True,

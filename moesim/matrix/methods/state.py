@@ -7,6 +7,7 @@ from moesim.matrix.situation import Formula
 REPORT = "olmo-core-report"
 WHOLE_WEIGHTS = {"overlap_param_gather": False, "reshard_after_forward": True, "optimizer_offload": 0.0}
 LAYOUT_FILES = Knob("files of each rank's layout", both={"checkpoint": "layout"})
+ZERO1 = {"dp_sharding": "zero1", "reduction": "all-reduce"}
 GLOBAL_FILES = Knob("files by global keys")
 WHOLE_FILES = Knob("whole tensors in a file", both={"checkpoint": "layout", "writer": "whole"})
 
@@ -17,13 +18,13 @@ methods.add(
         "state",
         1,
         (
-            Pair("FSDP", {"dp_sharding": "ddp"}, {"dp_sharding": "fsdp"}, WHOLE_WEIGHTS, families=("state",)),
+            Pair("FSDP", {"dp_sharding": "ddp"}, {"dp_sharding": "fsdp"}, WHOLE_WEIGHTS, families=("state", "update")),
             Pair(
                 "one replica that does the same work",
                 {"dp_sharding": "ddp"},
                 {"dp_sharding": "ddp", "num_gpus": Formula("tp * cp * pp")},
                 both=WHOLE_WEIGHTS | {"ep": 1, "etp": 1},
-                families=tuple(family for family in FAMILIES if family != "state"),
+                families=tuple(family for family in FAMILIES if family not in ("state", "update")),
             ),
         ),
         classes=("dp",),
@@ -50,7 +51,10 @@ methods.add(
         "Dist Opt",
         "state",
         3,
-        (Pair("DDP", {"dp_sharding": "zero1", "reduction": "all-reduce"}, {"dp_sharding": "ddp"}, WHOLE_WEIGHTS),),
+        (
+            Pair("DDP", ZERO1, {"dp_sharding": "ddp"}, WHOLE_WEIGHTS),
+            Pair("FSDP", ZERO1, {"dp_sharding": "fsdp"}, WHOLE_WEIGHTS, families=("update",)),
+        ),
         (Knob("weights in BF16"), Knob("weights in MXFP8 caches", both={"precision": "mxfp8", "fp8_params": True})),
         classes=("dp",),
     ),
