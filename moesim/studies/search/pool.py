@@ -23,7 +23,7 @@ MORE = 32
 BESIDE, NEARLY = 8, 1.05
 """Plans that are run for each one that is wanted, at most, where they share its run and their bounds are that close."""
 BETTER = 1.15
-"""How much better than the last of the best plans that wait must look, for a run before all have been looked at to pay."""
+"""How much better than the last of the best plans that wait must look, for an early run to pay."""
 
 
 @dataclass(frozen=True)
