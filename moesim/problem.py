@@ -15,7 +15,7 @@ from moesim.cost.machine import Machine
 from moesim.cost.plan import Plan
 from moesim.cost.slow import Slow
 from moesim.rules import Candidate
-from moesim.spec.factors import without_factors
+from moesim.spec.factors import of_the_transport, without_factors
 from moesim.spec.load import ScenarioSpecs, load_scenario, load_specs, scenario_from_names
 from moesim.spec.overrides import COMM_SMS, HARDWARE_PREFIXES, sm_driven, with_overrides
 from moesim.spec.scenario import STRATEGY_FIELDS, MeasuredSpec, ScenarioSpec
@@ -128,11 +128,13 @@ class Problem:
     def with_changes(self, changes: Mapping[str, Any], where: str = "--set") -> Problem:
         """Return the problem of the changed scenario; ``{"ep": 16, "cluster.count": 64}``.
 
-        A number of the hardware or software may be a factor on the one in use: ``{"gpu.memory_bandwidth": "x1.2"}``.
+        A number of the hardware or software may be a factor on the one in use: ``{"gpu.memory_bandwidth": "x1.2"}``;
+        ``transport.num_sms`` is that of the expert transport in use.
         What was measured stays beside it while the run is the same: where only fields that nobody gave, or numbers of
         the machine, are set.
         """
-        absolute = without_factors(changes, self.machine.provenance, where)
+        absolute = of_the_transport(changes, self.strategy.transport)
+        absolute = without_factors(absolute, self.machine.provenance, where)
         changed = resolve(with_overrides(self.scenario, absolute, where))
         if COMM_SMS in changes and not (changed.model.moe and sm_driven(changed.strategy.transport)):
             what = f"the legs of transport {changed.strategy.transport} do not depend on its SMs"

@@ -33,7 +33,7 @@ ClusterOption = Annotated[
     str | None, typer.Option("--cluster", metavar="NODE:COUNT", help="Without a file: the nodes, such as hgx-h100:32.")
 ]
 SetOption = Annotated[
-    list[str] | None, typer.Option("--set", metavar="PATH=VALUE", help="Change one value; may be repeated.")
+    list[str] | None, typer.Option("--set", metavar="PATH=VALUE", help="Change one value, or x1.2 of it; repeatable.")
 ]
 VaryOption = Annotated[
     list[str] | None,

@@ -14,6 +14,7 @@ from rich.text import Text
 from moesim.cost.pipeline import COMMUNICATION
 from moesim.report.compare import change
 from moesim.report.estimate import NAMES, gibibytes, seconds
+from moesim.report.frames import write_frame
 from moesim.result import Estimate
 from moesim.studies.knees import TOLERANCE, Curve
 from moesim.studies.sweep import Row, Sweep, exposed_share
@@ -87,7 +88,7 @@ def _exposed(answers: Sequence[Estimate]) -> list[Cell]:
     def cell(name: str) -> Callable[[Estimate], str]:
         return lambda answer: f"{seconds(answer.exposed_s[name])} {answer.exposed_s[name] / answer.step_time_s:.0%}"
 
-    return [(name, cell(name)) for name in COMMUNICATION if any(one.exposed_s[name] for one in answers)]
+    return [(name, cell(name)) for name in COMMUNICATION] if answers else []
 
 
 def _terms(answers: Sequence[Estimate]) -> list[Cell]:
@@ -181,17 +182,18 @@ def short_names(paths: Sequence[str]) -> list[str]:
 
 def _curve(one: Curve) -> RenderableType:
     table = Table(title=f"{one.name}, each at the best of the others", title_justify="left")
-    for name in (one.name, "step", "slower by", "exposed", "GiB", "fit", "binding"):
+    for name in (one.name, "step", "tokens/s", "costs more", "exposed", "GiB", "fit", "binding"):
         table.add_column(name, justify="left" if name in (one.name, "binding") else "right")
     best = min(one.costs)
     for value, cost, told in zip(one.values, one.costs, one.told, strict=True):
         counts = f"{told['fitting']} of {told['rows']}"
         if not math.isfinite(cost):
-            table.add_row(Text(_word(value)), "", "", "", "", counts, "")
+            table.add_row(Text(_word(value)), "", "", "", "", "", counts, "")
             continue
         table.add_row(
             Text(_word(value)),
             seconds(told["step_time_s"]),
+            f"{told['tokens_per_s_per_gpu']:,.0f}",
             "" if cost == best else f"{cost / best - 1:.1%}",
             f"{told['exposed_share']:.1%}",
             gibibytes(told["peak_bytes"]),
@@ -210,17 +212,17 @@ def verdict(one: Curve) -> str:
     within = f"within {TOLERANCE:.0%}"
     if len(one.plateau) == len(one.values):
         return f"{told}; all values are {within} of it"
+    if len(one.plateau) == 1:
+        return f"{told}; every other value costs more than {TOLERANCE:.0%} more, or does not fit"
+    words = list(map(_word, one.plateau))
     if one.knees:
-        return f"{told}; {within} from {_word(one.plateau[0])} to {_word(one.plateau[-1])}, knee at " + " and ".join(
-            map(_word, one.knees)
-        )
-    return f"{told}; {within}: {', '.join(map(_word, one.plateau))}"
+        knees = " and ".join(map(_word, one.knees))
+        return f"{told}; {within} from {words[0]} to {words[-1]}, knee at {knees}"
+    return f"{told}; {within}: {', '.join(words)}"
 
 
 def write_rows(path: Path, found: Sweep) -> None:
     """Write a row for each combination: values, answers, exposed times and terms, what refuses it."""
-    import pandas as pd
-
     rows = []
     for row in found.rows:
         told = found.row_dict(row)
@@ -235,11 +237,7 @@ def write_rows(path: Path, found: Sweep) -> None:
             elif name not in ("set", "state"):
                 flat[name] = value
         rows.append(flat)
-    frame = pd.DataFrame(rows)
-    if path.suffix == ".csv":
-        frame.to_csv(path, index=False)
-    else:
-        frame.to_parquet(path, index=False)
+    write_frame(path, rows)
 
 
 def _case(row: Row) -> str:

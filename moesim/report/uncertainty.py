@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from moesim.report.estimate import seconds
+from moesim.report.frames import write_frame
 from moesim.studies.uncertainty import Uncertainty
 
 LEAST = 0.0005
@@ -77,10 +78,4 @@ def histogram(found: Uncertainty, path: Path) -> None:
 
 def write_samples(path: Path, found: Uncertainty) -> None:
     """Write a row for each sample: its step, and its draws in standard errors."""
-    import pandas as pd
-
-    frame = pd.DataFrame({"step_time_s": found.steps} | dict(found.draws))
-    if path.suffix == ".csv":
-        frame.to_csv(path, index=False)
-    else:
-        frame.to_parquet(path, index=False)
+    write_frame(path, {"step_time_s": found.steps} | dict(found.draws))

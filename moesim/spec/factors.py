@@ -26,6 +26,29 @@ def factor_of(value: Any) -> float | None:
     return float(found[1]) if found else None
 
 
+def of_the_transport(changes: Mapping[str, Any], transport: str) -> dict[str, Any]:
+    """Return changes with ``transport.num_sms`` as that of the expert transport that is used after them.
+
+    Parameters
+    ----------
+    changes
+        Path to value.
+    transport
+        The expert transport in use where the changes name none.
+
+    Examples
+    --------
+    >>> of_the_transport({"transport": "deepep-v2", "transport.num_sms": 6}, "deepep")
+    {'transport': 'deepep-v2', 'transports.deepep-v2.num_sms': 6}
+    """
+    used = changes.get("strategy.transport", changes.get("transport", transport))
+    start = "transport."
+    return {
+        f"transports.{used}.{path.removeprefix(start)}" if path.startswith(start) else path: value
+        for path, value in changes.items()
+    }
+
+
 def without_factors(changes: Mapping[str, Any], numbers: Mapping[str, Sourced], where: str) -> dict[str, Any]:
     """Return changes with each factor replaced by the number it makes of the one in use.
 

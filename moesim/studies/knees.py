@@ -19,7 +19,7 @@ class Curve:
     """Costs over the values of an axis, each at the best of all others.
 
     ``costs``: infinite where nothing fits. ``plateau``: values around the optimum, without a gap, that cost at most
-    :data:`TOLERANCE` more; ``knees``: its ends beyond which it costs more, none where values have no order.
+    :data:`TOLERANCE` more; ``knees``: its ends beyond which what fits costs more, none where values have no order.
     """
 
     name: str
@@ -34,14 +34,14 @@ class Curve:
         """Plain values."""
         best = min(self.costs)
         points = [
-            {"value": _plain(value), "cost_ratio": cost / best if math.isfinite(cost) else None} | dict(told)
+            {"value": plain_value(value), "cost_ratio": cost / best if math.isfinite(cost) else None} | dict(told)
             for value, cost, told in zip(self.values, self.costs, self.told, strict=True)
         ]
         return {
             "axis": self.name,
-            "optimum": _plain(self.optimum),
-            "plateau": [_plain(value) for value in self.plateau],
-            "knees": [_plain(value) for value in self.knees],
+            "optimum": plain_value(self.optimum),
+            "plateau": [plain_value(value) for value in self.plateau],
+            "knees": [plain_value(value) for value in self.knees],
             "tolerance": TOLERANCE,
             "points": points,
         }
@@ -74,7 +74,8 @@ def curve(name: str, values: Sequence[Any], costs: Sequence[float], told: Sequen
         first -= 1
     while last < len(good) - 1 and good[last + 1]:
         last += 1
-    knees = dict.fromkeys([first] * (first > 0) + [last] * (last < len(good) - 1))
+    sides = [(first, costs[:first][-1:]), (last, costs[last + 1 :][:1])]
+    knees = dict.fromkeys(place for place, beyond in sides if any(map(math.isfinite, beyond)))
     plateau = tuple(values[first : last + 1])
     ends = tuple(values[place] for place in knees)
     return Curve(name, tuple(values), tuple(costs), tuple(told), values[best], plateau, ends)
@@ -107,5 +108,6 @@ def number(value: Any) -> float | None:
     return None
 
 
-def _plain(value: Any) -> Any:
+def plain_value(value: Any) -> Any:
+    """A value as JSON has it."""
     return list(value) if isinstance(value, tuple) else value

@@ -14,7 +14,7 @@ from moesim.estimator import estimate
 from moesim.problem import Problem
 from moesim.result import Estimate
 from moesim.studies.faults import with_changes
-from moesim.studies.knees import Curve, curve
+from moesim.studies.knees import Curve, curve, plain_value
 from moesim.studies.search.space import Vary, space
 
 MOST = 20_000
@@ -122,7 +122,7 @@ class Sweep:
         """Plain values in SI units."""
         states = [row.state for row in self.rows]
         return {
-            "axes": {name: [_plain(value) for value in values] for name, values in self.axes.items()},
+            "axes": {name: [plain_value(value) for value in values] for name, values in self.axes.items()},
             "objective": self.objective,
             "total": self.total,
             "complete": len(self.rows) == self.total,
@@ -133,7 +133,10 @@ class Sweep:
 
     def row_dict(self, row: Row) -> dict[str, Any]:
         """One row as plain values in SI units."""
-        plain: dict[str, Any] = {"set": {name: _plain(value) for name, value in row.case.items()}, "state": row.state}
+        plain: dict[str, Any] = {
+            "set": {name: plain_value(value) for name, value in row.case.items()},
+            "state": row.state,
+        }
         if row.answer is None:
             return plain | {"refused": list(row.refused), "rules": list(row.rules), "reason": self.reason(row)}
         answer = row.answer
@@ -263,7 +266,3 @@ def _told(row: Row | None, members: Sequence[Row]) -> dict[str, Any]:
         "exposed_share": exposed_share(answer),
         "binding": answer.binding["resource"],
     }
-
-
-def _plain(value: Any) -> Any:
-    return list(value) if isinstance(value, tuple) else value

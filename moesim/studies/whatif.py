@@ -40,6 +40,16 @@ class WhatIf:
         before, after = self.comparison.base.breakdown_s, case.answer.breakdown_s
         return {name: after.get(name, 0.0) / value for name, value in before.items() if value}
 
+    def exposed_deltas_s(self, case: Case) -> dict[str, float]:
+        """What of the step waits for each class of communication and for the host, less the same of the base. [s]
+
+        Terms follow the critical path, which may change lanes; this does not.
+        """
+        if case.answer is None:
+            return {}
+        before, after = self.comparison.base.exposed_s, case.answer.exposed_s
+        return {name: after[name] - value for name, value in before.items()}
+
     def to_dict(self) -> dict[str, Any]:
         """Plain values in SI units."""
         plain = self.comparison.to_dict()
@@ -47,6 +57,7 @@ class WhatIf:
             if case.answer is not None:
                 told["step_ratio"] = case.answer.step_time_s / self.comparison.base.step_time_s
                 told["breakdown_ratio"] = self.ratios(case)
+                told["delta_exposed_s"] = self.exposed_deltas_s(case)
         faults = {name: found.to_dict() for name, found in self.faults.items()}
         return plain | {"together": self.together, "interaction_s": self.interaction_s, "faults": faults}
 

@@ -38,13 +38,33 @@ def test_rows_of_files_are_those_of_the_answer(moesim, swept, tmp_path):
     assert len(moesim(*swept, "--top", 2, "--json").json["rows"]) == 2
 
 
+def test_a_number_of_the_transport_in_use(moesim, small_file):
+    call = ("sweep", small_file, "--vary", "transport=deepep,hybridep", "--vary", "transport.num_sms=8,20")
+    rows = moesim(*call, "--json").json["rows"]
+    for row in rows:
+        paths = {"transport": row["set"]["transport"]}
+        paths[f"transports.{row['set']['transport']}.num_sms"] = row["set"]["transport.num_sms"]
+        options = [word for path, value in paths.items() for word in ("--set", f"{path}={value}")]
+        assert moesim("estimate", small_file, *options, "--json").json["step_time_s"] == row["step_time_s"]
+    assert len({row["step_time_s"] for row in rows}) > 1
+
+
 def test_what_if(moesim, small_file):
     call = ("whatif", small_file, "--change", "ep=4; micro_batch=2", "--fault", "nic:node3.rail5")
     found = moesim(*call, "--json").json
     assert [case["case"] for case in found["cases"]][1:3] == ["ep=4, micro_batch=2", "fault=nic:node3.rail5"]
     assert found["together"] is True
     shown = moesim(*call).out
-    for words in ("speed-up", "all at once", "groups that suffer"):
+    for words in ("speed-up", "all at once", "groups that suffer", "what the step would lose without each class"):
+        assert words in shown
+
+
+def test_experts_from_the_host(moesim):
+    call = ("whatif", "qwen3-235b-h100x256", "--offload", "experts", "--h2d", "450GB/s,5GB/s")
+    found = moesim(*call, "--json").json
+    assert [one["hidden"] for one in found["links"]] == [True, False]
+    shown = moesim(*call).out
+    for words in ("nothing", "a layer", "break-even", "450 GB/s"):
         assert words in shown
 
 
@@ -61,6 +81,10 @@ def test_what_if(moesim, small_file):
         (("whatif", "zoo-002", "--change", "ep"), "--change ep: is not PATH=VALUE"),
         (("whatif", "zoo-002", "--change", "ep=8; ep=16"), "--change ep: is given twice"),
         (("whatif", "zoo-002", "--fault", "nic"), "--fault nic: "),
+        (("whatif", "zoo-002", "--offload", "optimizer"), "--offload: 'optimizer' is not asked this way"),
+        (("whatif", "zoo-002", "--offload", "experts", "--change", "ep=8"), "--offload: is asked alone"),
+        (("whatif", "zoo-002", "--h2d", "9GB/s"), "--h2d: is the link of --offload"),
+        (("whatif", "zoo-002", "--offload", "experts", "--h2d", "9"), "--h2d: '9' has no unit"),
     ],
 )  # fmt: skip
 def test_bad_input_is_one_line(moesim, call, message):

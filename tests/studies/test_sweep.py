@@ -129,6 +129,7 @@ def test_where_nothing_is_legal_each_problem_is_told_once(small):
         ([2.0, 1.0, 1.01, 2.0], 2, (2, 4), (2, 4)),
         ([1.0, 1.0, 1.0, 1.0], 1, (1, 2, 4, 8), ()),
         ([math.inf, 2.0, 1.0, math.inf], 4, (4,), (4,)),
+        ([math.inf, 1.0, 1.04, math.inf], 2, (2, 4), ()),
         ([1.01, 1.2, 1.0, 1.1], 4, (4,), (4,)),
         ([math.inf] * 4, None, (), ()),
     ],

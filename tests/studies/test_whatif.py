@@ -28,6 +28,10 @@ def test_differences_add_up_and_all_at_once_is_the_last(small):
         assert sum(case["delta_breakdown_s"].values()) == pytest.approx(case["delta_s"], abs=1e-9)
         assert case["step_ratio"] == pytest.approx(case["estimate"]["step_time_s"] / steps[0])
     assert plain["cases"][2]["step_ratio"] >= 1  # half the network is never faster
+    assert set(plain["cases"][0]["delta_exposed_s"].values()) == {0.0}
+    slower = plain["cases"][2]["delta_exposed_s"]
+    before, after = (plain["cases"][place]["estimate"]["exposed_s"] for place in (0, 2))
+    assert slower == pytest.approx({name: after[name] - before[name] for name in before})
 
 
 def test_two_values_of_one_thing_are_not_combined(small):
