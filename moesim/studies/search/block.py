@@ -44,8 +44,8 @@ OF_TABLES = tuple(name for name in CATEGORIES if name not in (*SHAPE, "overlap_p
 class Counts:
     """Plans of which it is known what becomes of them.
 
-    ``done`` of them, of which some are ``legal``, and each of the others is ``refused`` by a rule. Of the legal ones, some
-    are ``bounded``: a bound of their step says that they are none of the best, so that nobody asked whether they
+    ``done`` of them, of which some are ``legal``, and each of the others is ``refused`` by a rule. Of the legal ones,
+    some are ``bounded``: a bound of their step says that they are none of the best, so that nobody asked whether they
     fit. Of the others, some are ``fitting``.
     """
 
@@ -95,7 +95,7 @@ class Shared:
 
 @dataclass(frozen=True, eq=False)
 class _Case:
-    """A part in one shape with one choice of methods; ``alive``: its legal columns; ``state``: what its frame follows from."""
+    """A part in one shape with one choice of methods; ``alive``: legal columns; ``state``: what its frame follows from."""
 
     part: Part
     before: Standing
@@ -105,7 +105,7 @@ class _Case:
 
 @dataclass(frozen=True, eq=False)
 class Found:
-    """Columns of a block with a legal plan: their places, a step that none of their plans beats, and how many these are."""
+    """Columns of a block with a legal plan: their places, a step that none of their plans beats, how many these are."""
 
     columns: NDArray[np.int64]
     floors: Array
@@ -167,7 +167,7 @@ class Block:
     def _parts(
         self, shape: Mapping[str, Any], methods: Iterable[Axis]
     ) -> Iterator[tuple[Part, NDArray[np.int64], Mask, Counter[str], dict[str, Any], int]]:
-        """Parts of a shape with each choice of methods: columns, legal ones, refusals, the methods, and how many choices.
+        """Parts of a shape with each choice of methods: columns, legal ones, refusals, methods, how many choices.
 
         The strategies of the parts have the methods of any of the choices.
         """

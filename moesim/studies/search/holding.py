@@ -37,7 +37,7 @@ class Holdings:
 
 
 def held_rows(program: Program, kind: Counts, kinds: int) -> Counts:
-    """Chunks of each kind that a rank holds, whole and waiting for a weight gradient, at moments of which none holds less.
+    """Chunks of each kind that a rank holds, whole and waiting for a weight gradient, at its fullest moments.
 
     As :func:`moesim.timeline.schedule.kept_chunks` with stages of a kind taken together.
 

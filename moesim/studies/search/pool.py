@@ -21,8 +21,9 @@ FULL = 262_144
 MORE = 32
 """Plans that are run at a time while the best ones are not known for sure."""
 BESIDE, NEARLY = 8, 1.05
-"""Plans that are run for each one that is wanted, at most, where they share its run and their bounds are that close; a
-step is likely to be at most so much longer than its bound."""
+"""Plans that are run for each one that is wanted, at most, where they share its run and their bounds are that close."""
+BETTER = 1.15
+"""How much better than the last of the best plans that wait must look, for an early run to pay."""
 
 
 Rival = tuple[float, float]
@@ -154,13 +155,13 @@ class Pool:
         self.size = int(np.count_nonzero(stays))
 
     def promises(self) -> bool:
-        """Whether as many plans wait as are wanted, and are likely to be better than the last of the best."""
+        """Whether as many plans wait as are wanted, and look much better than the last of the best."""
         if self.size < self.top or self.front or self.objective != "step":
             return self.size >= self.top > len(self.best)
         if len(self.best) < self.top:
             return True
         bounds = np.concatenate([one.bounds for one in self._waiting])
-        return bool(NEARLY * np.partition(bounds, self.top - 1)[self.top - 1] < self.best[-1].step_time_s)
+        return bool(BETTER * np.partition(bounds, self.top - 1)[self.top - 1] < self.best[-1].step_time_s)
 
     def _joined(self) -> tuple[NDArray[np.int64], NDArray[np.int64], Array, Array]:
         """Batch, place in it, bound and peak of all that wait."""

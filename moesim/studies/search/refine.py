@@ -39,7 +39,7 @@ class Least:
         return Least(self.frame, self.places[mask], self.times[:, :, mask])
 
     def tasks(self) -> tuple[StepGraph, Array]:
-        """Step graph of the plans, all with the same number of micro-batches, and least seconds of its tasks. (rows, n)"""
+        """Step graph of plans with one number of micro-batches, and least seconds of its tasks. (rows, n)"""
         frame = self.frame
         plan = replace(
             frame.plan, num_micro_batches=int(self.micro_batches[0]), extra_warmup=frame.extra_warmup
@@ -76,7 +76,7 @@ class Least:
 
 
 def closer_bounds(some: Sequence[Least]) -> list[Array]:
-    """What no run of some plans can beat, each with one number of micro-batches; graphs that they share are run once. [s]
+    """What no run of plans can beat, each of one number of micro-batches; graphs that they share are run once. [s]
 
     No task takes less than it does here, and the longest path of a graph grows with its tasks.
     """
