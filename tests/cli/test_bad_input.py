@@ -45,7 +45,7 @@ EDITS = [
         "transport: deepep",
         "transport: deepp",
         [
-            "s.yaml:23: strategy.transport: no transport 'deepp' [known-transport]; did you mean 'deepep'? (known: deepep, deepep-v2, hybridep, nccl-alltoall, nccl-hierarchical, nvshmem-rowwise)"
+            "s.yaml:23: strategy.transport: no transport 'deepp' [known-transport]; did you mean 'deepep'? (known: deepep, deepep-nvshmem, deepep-v2, hybridep, nccl-alltoall, nccl-hierarchical, nvshmem-rowwise, uccl)"
         ],
     ),
     # degrees that do not fit the GPUs
