@@ -67,7 +67,7 @@ class Teleport:
     def buffer_bytes(self, leg, group, machine, routed_layers):
         return 12345.0
 
-    def sm_share(self, machine):
+    def sm_share(self, group, machine):
         return 0.0
 
 

@@ -186,7 +186,7 @@ class Plan(Once):
         """What kernels and exchange of a forward (F), a backward or a merged pair (OV) lose to each other."""
         strategy, exchanging = self.strategy, self.mesh.ep > 1
         told = self.machine.transports.get(strategy.transport, {})
-        share, gathers = self.transport.sm_share(self.machine) * exchanging, self.gather_share(kind)
+        share, gathers = self.transport.sm_share(self.group("ep"), self.machine) * exchanging, self.gather_share(kind)
         slower = told.get("exchange_slowdown", 0.0) * exchanging
         if strategy.two_batch_overlap:
             names = ("grouped_gemm", "gemm", "attention")

@@ -139,7 +139,7 @@ def exchange(problem: Problem, case: Mapping[str, Any]) -> Exchange:
         {name: _leg(legs, name) for name in LEGS},
         total,
         answer.exposed_s["ep"],
-        float(np.ravel(plan.transport.sm_share(plan.machine) * plan.machine.gpu.num_sms)[0]),
+        float(np.ravel(plan.transport.sm_share(group, plan.machine) * plan.machine.gpu.num_sms)[0]),
         share * min(total / kernels, 1.0) if kernels else 0.0,
         plan.transport.host_syncs,
         max(float(stage["transport_bytes"]) for stage in answer.memory.stages),

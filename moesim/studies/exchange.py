@@ -146,9 +146,7 @@ def exchanged(
     regime, quantities = str(leg_regime(direction, group)), {"tokens": leg.tokens, "nodes": float(group.nodes)}
     low, high, _ = quantiles(known, regime, quantities)
     grade, why = evidence(known, regime, quantities)
-    constants = machine.transports.get(transport, {})
-    taken = constants.get("inter_num_sms") if group.nodes > 1 else None
-    sms = float(taken if taken is not None else item.sm_share(machine) * machine.gpu.num_sms)
+    sms = float(item.sm_share(group, machine) * machine.gpu.num_sms)
     return Exchanged(
         direction,
         transport,

@@ -60,9 +60,9 @@ def test_a_group_of_one_moves_nothing(machine, name):
 def test_what_it_declares_is_in_range(machine, name):
     transport = transports.get(name)
     assert transport.host_syncs >= 0
-    assert 0 <= transport.sm_share(machine) <= 1
     for one in legs():
         for group in GROUPS:
+            assert np.all((transport.sm_share(group, machine) >= 0) & (transport.sm_share(group, machine) <= 1))
             assert np.all(transport.buffer_bytes(one, group, machine, 2.0) >= 0)
             passes = transport.passes(one, group)
             assert all(np.all(np.asarray(copies) >= 0) for copies in astuple(passes)[:4])

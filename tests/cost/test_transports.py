@@ -106,7 +106,9 @@ def test_deepep_buffers_and_sms(rounded):
         100,
         1100,
     ]
-    assert deepep.sm_share(rounded) == 10 / 132
+    assert deepep.sm_share(NODE, rounded) == deepep.sm_share(NODES, rounded) == 10 / 132
+    fewer = replace(rounded, transports={"deepep": {**ROUND, "inter_num_sms": 6.0}})
+    assert [float(deepep.sm_share(group, fewer)) * 132 for group in (NODE, NODES)] == pytest.approx([10, 6])
 
 
 def test_passes_of_deepep():
@@ -210,7 +212,7 @@ def test_rowwise_by_hand(machine):
     assert rowwise.passes(four, NODE) == LayoutPasses()
     assert rowwise.buffer_bytes(four, NODE, changed, 7.0) == 8 * 1.25 * 4 * PAYLOAD
     assert rowwise.buffer_bytes(four, Group(1.0, 1.0), changed, 7.0) == 0
-    assert rowwise.sm_share(changed) == 0.2  # a kernel beside it gets 80 % and takes 25 % longer
+    assert rowwise.sm_share(NODE, changed) == 0.2  # a kernel beside it gets 80 % and takes 25 % longer
 
 
 def test_more_blocks_end_at_the_rate_of_the_links(machine):

@@ -34,7 +34,7 @@ class Transport(Protocol):
         """Memory that the transport holds on a rank with that many routed layers in flight. [B]"""
         ...
 
-    def sm_share(self, machine: Machine) -> Numeric:
+    def sm_share(self, group: Group, machine: Machine) -> Numeric:
         """Share of the SMs that a running leg occupies. [-]"""
         ...
 

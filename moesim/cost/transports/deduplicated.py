@@ -68,9 +68,11 @@ class Deduplicated:
         fixed = constants.get("nvlink_buffer", 0.0) + np.where(group.nodes > 1, constants.get("rdma_buffer", 0.0), 0.0)
         return np.where(group.size > 1, fixed + constants.get("buffer_copies", 0.0) * arriving, 0.0)
 
-    def sm_share(self, machine: Machine) -> Numeric:
+    def sm_share(self, group: Group, machine: Machine) -> Numeric:
         """SMs that the kernels of a leg occupy. [-]"""
-        return machine.transports[self.name]["num_sms"] / machine.gpu.num_sms
+        constants = machine.transports[self.name]
+        across = constants.get("inter_num_sms", constants["num_sms"])
+        return np.where(group.nodes > 1, across, constants["num_sms"]) / machine.gpu.num_sms
 
 
 def leg_seconds(leg: ExpertLeg, group: Group, constants: Mapping[str, Numeric]) -> Numeric:

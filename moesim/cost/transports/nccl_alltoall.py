@@ -31,7 +31,7 @@ class NcclAllToAll:
         """Nothing lasting: send and receive tensors are ordinary activations. [B]"""
         return 0.0
 
-    def sm_share(self, machine: Machine) -> Numeric:
+    def sm_share(self, group: Group, machine: Machine) -> Numeric:
         """One SM per NCCL channel. [-]"""
         return machine.transports["nccl-alltoall"]["num_sms"] / machine.gpu.num_sms
 

@@ -70,7 +70,7 @@ class Rowwise:
         buffers = routed_layers * leg.row_bytes + constants["shared_leases"] * back
         return np.where(group.size > 1, rows * buffers, 0.0)
 
-    def sm_share(self, machine: Machine) -> Numeric:
+    def sm_share(self, group: Group, machine: Machine) -> Numeric:
         """Share of the GPU that a grouped GEMM loses beside a leg. [-]"""
         slowdown = machine.transports[NAME]["gemm_slowdown"]
         return slowdown / (1 + slowdown)

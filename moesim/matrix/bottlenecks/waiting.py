@@ -89,7 +89,7 @@ def stretched_seconds(case: Case) -> Terms:
 
 def _expert_share(case: Case, nccl: Numeric) -> Numeric:
     name = case.plan.strategy.transport
-    share = case.plan.transport.sm_share(case.plan.machine)
+    share = case.plan.transport.sm_share(case.plan.group("ep"), case.plan.machine)
     return nccl if name.startswith("nccl") else share
 
 
