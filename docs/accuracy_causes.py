@@ -1,7 +1,7 @@
 """Why runs of docs/accuracy.md are missed: text for `make_accuracy.py`, by the name of the run."""
 
 CAUSES = {
-    "sc21-01[2356]": "DeepSpeed of 2021. Gathers that stop the step, tensor by tensor, are priced; the runs still ask for about "
+    "sc21-01[23456]": "DeepSpeed of 2021. Gathers that stop the step, tensor by tensor, are priced; the runs still ask for about "
     "30 GB/s of every rank during them, which neither NCCL nor the NICs of that machine explain.",
     "tt-009": "Tensor parallelism in eager PyTorch. The runs of this framework with TP 8 are all predicted 30 to 50 % too fast; "
     "the copies of DTensor and the clock at 500 W are priced, what else its dispatch does between kernels is not.",
