@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from itertools import pairwise
 from typing import Any
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from moesim.base.numeric import Numeric
 from moesim.cost.blocks import Blocks, PricedBlock, chunk_blocks, price_blocks
-from moesim.cost.machine import Machine
+from moesim.cost.contention import Contention
 from moesim.cost.memory import RankMemory, rank_memory
 from moesim.cost.pipeline import boundary_time, step_times
 from moesim.cost.plan import Plan
@@ -25,13 +25,6 @@ from moesim.timeline.step import StepGraph
 from moesim.workload.fusions.permute import PASSES
 from moesim.workload.ops import ExpertLeg, FusedExperts
 
-KERNEL_LOSSES = (
-    "gemm_slowdown",
-    "two_batch_grouped_gemm_slowdown",
-    "two_batch_gemm_slowdown",
-    "two_batch_attention_slowdown",
-)
-"""Constants of a transport that say what kernels lose beside it."""
 AGAIN = " again"
 """What the name of a repeated operation ends with."""
 
@@ -46,13 +39,12 @@ def _moves_rows(priced: PricedOp) -> bool:
     return isinstance(priced.op.work, ExpertLeg) or priced.op.name.startswith(PASSES)
 
 
-def _without_contention(machine: Machine) -> Machine:
-    """The machine where kernels lose nothing beside an exchange: what they lose is a bottleneck of its own."""
-    changed = {
-        name: {key: 0.0 if key in KERNEL_LOSSES else value for key, value in constants.items()}
-        for name, constants in machine.transports.items()
-    }
-    return replace(machine, transports=changed)
+class Undisturbed(Plan):
+    """A plan in which kernels and communication beside each other lose nothing: what they lose is a bottleneck of its own."""
+
+    def contention(self, kind: str) -> Contention:
+        """Nothing. [-]"""
+        return replace(super().contention(kind), kernels=0.0, exchange=0.0, gathers=0.0, by_category={})
 
 
 @dataclass(frozen=True)
@@ -144,7 +136,8 @@ class Step:
         present = {name: np.any(np.asarray(self.plan.mesh.size(name)) > 1) for name in ("ep", "tp", "cp", "pp")}
         rows = ("", *(name for name, any_of_it in present.items() if any_of_it), "dp")
         shape = (len(rows), *self.plan.shape)
-        plan = replace(self.plan, shape=shape, machine=_without_contention(self.plan.machine))
+        given = {one.name: getattr(self.plan, one.name) for one in fields(self.plan) if one.init}
+        plan = Undisturbed(**{**given, "shape": shape})
         keep = {}
         for row, name in enumerate(rows[1:], start=1):
             hidden: NDArray[np.float64] = np.ones((len(rows), *(1,) * len(self.plan.shape)))
