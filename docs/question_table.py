@@ -82,8 +82,7 @@ class Question:
         if self.basis == "none":
             return []
         if self.basis == "own":
-            inside = "cases[*]." if "--pxn" in self.command else ""
-            return [inside + name for name in OWN_BASIS]
+            return [f"cases[*].{name}" for name in OWN_BASIS]
         return [f"{self.basis}.{name}" for name in BASIS]
 
     def imports(self) -> list[str]:
@@ -252,6 +251,8 @@ def _shown(value: Any, form: str) -> str:
             return f"{value / 86400:.1f}"
         case "gib":
             return f"{value / 2**30:.1f} GiB"
+        case "mib":
+            return f"{value / 2**20:,.0f} MiB"
         case "gb":
             return f"{value / 1e9:,.0f} GB"
         case "rate":
