@@ -63,7 +63,7 @@ def test_ways_to_scale_beside_each_other(small):
 
 
 def test_a_verdict_says_where_a_way_does_not_fit(small):
-    tight = small.with_changes({"gpu.memory_capacity": "6 GB", "strategy.pp": 2})
+    tight = small.with_changes({"gpu.memory_capacity": "2 GB", "strategy.pp": 2})
     told = scaled_beside(tight, [4, 8], others=[{"dp_sharding": "ddp"}]).to_dict()["beside"][0]
     assert [gain["fits"] for gain in told["gains"]] == [False, False]
     assert told["verdict"].endswith("does not fit on 4, 8 nodes")
