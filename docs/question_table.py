@@ -47,6 +47,7 @@ NAMES = {
     "schedules": "moesim.studies.schedules:compare",
     "wanted": "moesim.studies.schedules",
     "ranked": "moesim.studies.recomputing",
+    "software_pinned": "moesim.spec.lookup",
     "offloading": "moesim.studies.offloading",
 }
 """Where the names of the Python calls come from."""
@@ -81,8 +82,7 @@ class Question:
         if self.basis == "none":
             return []
         if self.basis == "own":
-            inside = "cases[*]." if "--pxn" in self.command else ""
-            return [inside + name for name in OWN_BASIS]
+            return [f"cases[*].{name}" for name in OWN_BASIS]
         return [f"{self.basis}.{name}" for name in BASIS]
 
     def imports(self) -> list[str]:
@@ -228,13 +228,13 @@ def _field(plain: Any, text: str) -> str:
     return ", ".join(_shown(value, form) for value in values(plain, path))
 
 
-def _duration(seconds: float) -> str:
+def _duration(seconds: float, digits: int = 3) -> str:
     from moesim.base.units import format_quantity
 
     for size, word in ((86400.0, "days"), (3600.0, "h"), (60.0, "min")):
         if seconds >= 2 * size:
             return f"{seconds / size:.1f} {word}"
-    return format_quantity(seconds, "time", 3)
+    return format_quantity(seconds, "time", digits)
 
 
 def _shown(value: Any, form: str) -> str:
@@ -245,10 +245,14 @@ def _shown(value: Any, form: str) -> str:
     match form:
         case "s":
             return _duration(value)
+        case "s5":
+            return _duration(value, 5)
         case "d":
             return f"{value / 86400:.1f}"
         case "gib":
             return f"{value / 2**30:.1f} GiB"
+        case "mib":
+            return f"{value / 2**20:,.0f} MiB"
         case "gb":
             return f"{value / 1e9:,.0f} GB"
         case "rate":

@@ -11,10 +11,11 @@ from moesim.cli import grammar
 
 HELP = """Check a scenario against every rule of the model, of its schedule and of its framework, without estimating it.
 
+--framework takes a version where its rules were read, such as megatron-core==0.16; other versions are refused.
 Legal: says so and exits with 0. Otherwise one line for each broken rule, with the legal values, and exit code 2.
 """
 Framework = Annotated[
-    str | None, typer.Option("--framework", metavar="NAME", help="Ask another framework, such as torchtitan.")
+    str | None, typer.Option("--framework", metavar="NAME[==VERSION]", help="Ask another framework, or a version.")
 ]
 
 
@@ -36,7 +37,9 @@ def command(
     if fixed:
         problem = problem.with_changes(fixed)
     if framework is not None:
-        problem = problem.with_changes({"software": framework}, "--framework")
+        from moesim.spec.lookup import software_pinned
+
+        problem = problem.with_changes({"software": software_pinned(framework, "--framework")}, "--framework")
     broken = problem.check()
     rows = [
         {
@@ -51,7 +54,13 @@ def command(
     ]
     if broken and not as_json and output is None:
         raise SpecError(problem.issue(one) for one in broken)
-    answer = {"name": problem.name, "software": problem.software.name, "legal": not broken, "violations": rows}
+    answer = {
+        "name": problem.name,
+        "software": problem.software.name,
+        "software_version": problem.software.version,
+        "legal": not broken,
+        "violations": rows,
+    }
     grammar.deliver(answer, f"{problem.name}: legal for {problem.software.name}", as_json, output)
     if broken:
         raise typer.Exit(2)

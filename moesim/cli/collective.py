@@ -30,7 +30,7 @@ def command(
     fabric: Annotated[
         str | None, typer.Option("--fabric", metavar="NAME", help="Between the nodes: torus3d, fat-tree:2.")
     ] = None,
-    size: Annotated[str | None, typer.Option("--size", metavar="SIZE", help="Such as 1GiB.")] = None,
+    size: Annotated[str | None, typer.Option("--size", metavar="SIZE[,SIZE]", help="Such as 8MiB,1GiB.")] = None,
     gpus_per_node: Annotated[
         int | None, typer.Option("--gpus-per-node", min=1, help="Of the group in each node.")
     ] = None,
@@ -109,24 +109,46 @@ def command(
 
     from moesim.studies import collective_health as health
 
-    try:
-        count = parse_quantity(str(size), "bytes")
-    except ValueError as error:
-        raise SpecError.single("--size", "", str(error)) from None
-    if count <= 0:
-        raise SpecError.single("--size", "", f"'{size}' is not above zero", "give a size such as 1GiB")
+    counts = _sizes(str(size))
+    if len(counts) > 1:
+        _refuse(given, ("--pxn",), "--size", "names several")
+        if measured is not None and not measured.strip().endswith("/s"):
+            raise SpecError.single(
+                "--measured", "", "is a time, of one size", "name one --size, or give a bus bandwidth"
+            )
     if pxn is not None:
         from moesim.cli import collective_rails
 
         _refuse(given, ("--gpus-per-node", "--algo", "--proto", "--no-nvls"), "--pxn", "is for whole nodes as they are")
-        collective_rails.deliver(name, count, (cluster, fabric), pxn, (measured, where), (as_json, output))
+        collective_rails.deliver(name, counts[0], (cluster, fabric), pxn, (measured, where), (as_json, output))
         return
-    expected = study.price(name, count, where)
-    plain = expected.to_dict() | {"node": where.node, "fabric": where.fabric}
-    if measured is not None:
-        time = health.measured_time(measured, name, count, expected.group)
-        plain |= health.verdict(expected, time, where)
-    grammar.deliver(plain, _one(expected, plain), as_json, output)
+    plains: list[dict[str, Any]] = []
+    tables = []
+    for count in counts:
+        expected = study.price(name, count, where)
+        plain = expected.to_dict() | {"node": where.node, "fabric": where.fabric}
+        if measured is not None:
+            time = health.measured_time(measured, name, count, expected.group)
+            plain |= health.verdict(expected, time, where)
+        plains.append(plain)
+        tables.append(_one(expected, plain))
+    from rich.console import Group
+
+    grammar.deliver(plains[0] if len(plains) == 1 else {"cases": plains}, Group(*tables), as_json, output)
+
+
+def _sizes(text: str) -> list[float]:
+    """Sizes of a message, separated by commas. [B]"""
+    found = []
+    for word in text.split(","):
+        try:
+            count = parse_quantity(word.strip(), "bytes")
+        except ValueError as error:
+            raise SpecError.single("--size", "", str(error)) from None
+        if count <= 0:
+            raise SpecError.single("--size", "", f"'{word.strip()}' is not above zero", "give a size such as 1GiB")
+        found.append(count)
+    return found
 
 
 def _refuse(given: Mapping[str, object], names: Iterable[str], option: str, does: str) -> None:

@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from moesim.report.estimate import NAMES, gibibytes, seconds
-from moesim.studies.compare import Comparison, outside_products
+from moesim.studies.compare import Comparison
 
 
 def comparison_table(found: Comparison) -> RenderableType:
@@ -37,7 +37,7 @@ def comparison_table(found: Comparison) -> RenderableType:
     table.add_row("MFU", *(f"{answer.mfu:.1%}" for answer in others))
     fits = ("" if answer.feasible else " DOES NOT FIT" for answer in others)
     memory = (gibibytes(answer.memory.peak_bytes) + told for answer, told in zip(others, fits, strict=True))
-    table.add_row("outside products", *(f"{outside_products(answer):.1%}" for answer in others))
+    table.add_row("outside products", *(f"{case.share_outside_products:.1%}" for case in columns))
     table.add_row("peak memory, GiB", *memory)
     table.add_row("binding", *(answer.binding["resource"] for answer in others))
     if columns[0].price is not None:

@@ -56,12 +56,14 @@ def search_table(found: Search) -> RenderableType:
 
 
 def fewest_table(tried: Sequence[Tried]) -> RenderableType:
-    """A row a number of nodes, with the fastest layout that fits."""
+    """A row a number of nodes, with the fastest layout that fits; slower ones are left out, whether they fit or not."""
     table = Table(title="the fewest nodes on which a layout fits", title_justify="left")
-    for column in ("nodes", "GPUs", "legal", "fit", "step", "GiB", "layout"):
+    for column in ("nodes", "GPUs", "legal", "left out", "fit", "step", "GiB", "layout"):
         table.add_column(column, justify="left" if column == "layout" else "right")
     for one in tried:
-        row = [str(one.nodes), f"{one.gpus:,}", f"{one.found.plans_legal:,}", f"{one.found.plans_fitting:,}"]
+        found = one.found
+        row = [str(one.nodes), *(f"{count:,}" for count in (one.gpus, found.plans_legal, found.counts.bounded))]
+        row.append(f"{found.plans_fitting:,}")
         if one.found.top:
             best = one.found.top[0]
             names = tuple(axis.name for axis in one.found.space.axes)

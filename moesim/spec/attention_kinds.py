@@ -37,6 +37,8 @@ def with_attention(model: ModelSpec, text: str) -> ModelSpec:
     """
     found = _KINDS.fullmatch(text.strip())
     if found is None:
+        if text.strip().startswith("linear"):
+            raise ValueError(f"linear attention is not modelled, neither its kernels nor its state; write {EXAMPLES}")
         raise ValueError(f"'{text}' is no attention; write {EXAMPLES}")
     plain, groups, width, rank = found.groups()
     own = model.attention

@@ -106,6 +106,66 @@ def software_for(stack: str, version: str = "") -> str:
     return best
 
 
+def software_pinned(pin: str, where: str) -> str:
+    """Return the software, or the profile of it, that a pin names: ``megatron-core==0.16``; without a version the software.
+
+    Only profiles of the same product count: the versions of what is built on it are its own.
+
+    Parameters
+    ----------
+    pin
+        A name, or a name and a version.
+    where
+        Option that it came from, for messages.
+
+    Raises
+    ------
+    SpecError
+        For an unknown name, and for a version whose rules nobody read, with those that are known.
+
+    Examples
+    --------
+    >>> software_pinned("megatron==0.16.1", "--framework"), software_pinned("nemo==24.09", "--framework")
+    ('megatron-core-2026', 'nemo')
+    """
+    stack, equals, version = (part.strip() for part in pin.partition("=="))
+    name = library.find("software", stack)
+    if not equals:
+        return name
+    own = [spec for spec in _descendants(name) if spec.name == name or spec.name.startswith(f"{name}-")]
+    found = software_for(name, version) if version else name
+    starts = [start for spec in own if spec.name == found for start in spec.versions]
+    if any(version.lower().startswith(start.lower()) for start in starts):
+        return found
+    for spec in own:
+        if _says(spec.version or "", version):
+            return spec.name
+    known = ", ".join(f"{spec.name} ({spec.version})" for spec in own if spec.version)
+    what = f"no rules of {name} '{version}' were read"
+    raise SpecError.single(where, "", what, f"known: {known}; leave the version out for {name} as it is known")
+
+
+def _says(told: str, version: str) -> bool:
+    """Whether a version, or a range of them, is or holds another one.
+
+    Examples
+    --------
+    >>> _says("0.16", "0.16.2"), _says("0.16", "0.1"), _says("24.07-25.07", "24.12"), _says("main, 2026", "0.15")
+    (True, False, True, False)
+    """
+    low, high = _numbers(told.partition("-")[0]), _numbers(told.partition("-")[2])
+    asked = _numbers(version)
+    if not low or not asked:
+        return False
+    return low <= asked[: len(low)] <= high if high else asked[: len(low)] == low
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    """Numbers of a version; none where it is something else."""
+    parts = version.strip().removeprefix("v").split(".")
+    return tuple(int(part) for part in parts) if all(part.isdecimal() for part in parts) else ()
+
+
 def _descendants(name: str) -> Iterator[SoftwareSpec]:
     """Yield a software and the profiles that build on it, directly or not."""
     specs = {other: library.get("software", other) for other in library.names("software")}

@@ -8,10 +8,12 @@ from typing import Any
 
 from moesim.base.display import Shown
 from moesim.base.errors import SpecError
+from moesim.cost.plan import Plan
 from moesim.estimator import estimate
 from moesim.problem import Problem
 from moesim.result import BREAKDOWN, EXTRA, Estimate
 from moesim.studies.faults import with_changes
+from moesim.studies.kernel_shares import outside_products
 from moesim.studies.search.search import search
 
 HOUR = 3600.0
@@ -26,6 +28,12 @@ class Case:
     refused: tuple[str, ...] = ()
     layout: Mapping[str, Any] = field(default_factory=dict)
     price: float | None = None
+    plan: Plan | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def share_outside_products(self) -> float | None:
+        """Share of the time of all kernels and messages that is in no matrix product of a layer. [-]"""
+        return None if self.plan is None else outside_products(self.plan)
 
     @property
     def tokens_per_dollar(self) -> float | None:
@@ -81,7 +89,7 @@ class Comparison(Shown):
                 "delta_breakdown_s": self.deltas_s(case.answer),
                 "delta_peak_bytes": case.answer.memory.peak_bytes - self.base.memory.peak_bytes,
                 "tokens_ratio": case.answer.tokens_per_s_per_gpu / self.base.tokens_per_s_per_gpu,
-                "share_outside_products": outside_products(case.answer),
+                "share_outside_products": case.share_outside_products,
                 "activations_bytes": max(float(stage["activations_bytes"]) for stage in case.answer.memory.stages),
             }
             told["host_bound"] = case.answer.binding["resource"] == "host"
@@ -92,11 +100,6 @@ class Comparison(Shown):
             plain.append(told | {"estimate": case.answer.to_dict()})
         base = next(case.name for case in self.cases if case.answer is not None)
         return {"base": base, "cases": plain, "warnings": list(self.warnings)}
-
-
-def outside_products(answer: Estimate) -> float:
-    """Share of a step that is in no matrix product of a layer, which is what low precisions accelerate. [-]"""
-    return 1 - (answer.breakdown_s["gemm"] + answer.breakdown_s["grouped_gemm"]) / answer.step_time_s
 
 
 def comparison(
@@ -140,13 +143,13 @@ def comparison(
             column = " ".join(part for part in (name if len(problems) > 1 or not told else "", told) if part)
             try:
                 changed = with_changes(problem, changes, where) if changes else problem
-                answer = _best(changed, [one for one in reoptimise if one not in _fields(changes)])
+                answer, plan = _best(changed, [one for one in reoptimise if one not in _fields(changes)])
             except SpecError as error:
                 issues += list(error.issues)
                 cases.append(Case(column, None, tuple(str(issue) for issue in error.issues)))
             else:
                 layout = {one: answer.strategy[one] for one in reoptimise}
-                cases.append(Case(column, answer, layout=layout, price=_price(price, changed)))
+                cases.append(Case(column, answer, layout=layout, price=_price(price, changed), plan=plan))
     if sum(case.answer is not None for case in cases) < 2:
         raise SpecError(dict.fromkeys(issues))
     return Comparison(tuple(cases))
@@ -166,12 +169,13 @@ def _fields(changes: Mapping[str, str]) -> set[str]:
     return {path.removeprefix("strategy.") for path in changes}
 
 
-def _best(problem: Problem, fields: Sequence[str]) -> Estimate:
-    """The estimate of a problem, with the best of all values of some fields."""
+def _best(problem: Problem, fields: Sequence[str]) -> tuple[Estimate, Plan]:
+    """The estimate of a problem, with the best of all values of some fields, and its plan."""
     if not fields:
-        return estimate(problem)
+        return estimate(problem), problem.plan()
     found = search(problem, dict.fromkeys(fields, "auto"), top=1)
     if not found.top:
         what = f"none of {found.plans_total:,} layouts of {', '.join(fields)} is legal and fits ({found.plans_legal:,} legal)"
         raise SpecError.single("--reoptimise", "", what, "search more fields, or use more nodes")
-    return found.top[0].answer
+    best = found.top[0]
+    return best.answer, best.job.problem.plan(best.plan.strategy)

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from moesim.base.errors import SpecError
+from moesim.cost.memory import plan_memory
 from moesim.estimator import estimate
 from moesim.problem import Problem
+from moesim.reading import memory_answer
 from moesim.result import Estimate
 from moesim.studies.basis import basis
 from moesim.studies.faults import with_changes
@@ -65,35 +67,35 @@ def longest(
 def _one(problem: Problem, base: Estimate, changes: Mapping[str, str], step: int, most: int) -> Longest:
     why = {}
 
-    def fits(count: int) -> Estimate | None:
+    def fits(count: int) -> bool:
         try:
-            answer = estimate(with_changes(problem, {**changes, "sequence_length": str(count * step)}, "--vary"))
+            changed = _of_length(problem, changes, count * step)
+            memory = memory_answer(plan_memory(changed.plan()), changed.machine)
         except SpecError as error:
             why[count] = "; ".join(issue.what for issue in error.issues)
-            return None
-        if answer.feasible:
-            return answer
-        short = answer.memory.peak_bytes - answer.memory.capacity_bytes
-        why[count] = f"{short / 2**30:.1f} GiB too much on pipeline rank {answer.memory.peak_stage}"
-        return None
+            return False
+        short = memory.peak_bytes - memory.capacity_bytes
+        if short > 0:
+            why[count] = f"{short / 2**30:.1f} GiB too much on pipeline rank {memory.peak_stage}"
+        return short <= 0
 
-    low, found = 1, fits(1)
-    if found is None:
+    if not fits(1):
         return Longest(changes, None, None, None, why[1])
-    high = low
+    low, high, stopped = 1, 1, "the search ends here"
     while high * step < most:
         high *= 2
-        answer = fits(high)
-        if answer is None:
+        if not fits(high):
             break
-        low, found = high, answer
-    else:
-        return Longest(changes, low * step, found, _slowdown(base, found), "the search ends here")
+        low = high
     while high - low > 1:
         middle = (low + high) // 2
-        answer = fits(middle)
-        low, high, found = (middle, high, answer) if answer is not None else (low, middle, found)
-    return Longest(changes, low * step, found, _slowdown(base, found), why[high])
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    answer = estimate(_of_length(problem, changes, low * step))
+    return Longest(changes, low * step, answer, _slowdown(base, answer), why.get(high, stopped))
+
+
+def _of_length(problem: Problem, changes: Mapping[str, str], tokens: int) -> Problem:
+    return with_changes(problem, {**changes, "sequence_length": str(tokens)}, "--vary")
 
 
 def _slowdown(base: Estimate, answer: Estimate) -> float:

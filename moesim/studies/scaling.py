@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, overload
 
 from moesim.base.display import Shown
 from moesim.base.errors import SpecError
+from moesim.cost.plan import Plan
 from moesim.estimator import estimate
 from moesim.problem import Problem
 from moesim.result import Estimate
+from moesim.studies.kernel_shares import outside_products
 
 FIXED = ("batch", "batch-per-gpu")
 """What stays while the nodes change: the global batch (strong scaling) or the batch of a GPU (weak scaling)."""
@@ -26,6 +28,12 @@ class Point:
     answer: Estimate | None
     efficiency: float | None
     refused: tuple[str, ...] = ()
+    plan: Plan | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def share_outside_products(self) -> float | None:
+        """Share of the time of all kernels and messages that is in no matrix product of a layer. [-]"""
+        return None if self.plan is None else outside_products(self.plan)
 
     @property
     def tokens_per_s(self) -> float | None:
@@ -103,13 +111,14 @@ def scaled(problem: Problem, nodes: Sequence[int], fixed: str = "batch") -> Scal
             if fixed != "batch" and problem.global_batch * count % before:
                 what = f"{problem.global_batch} sequences on {before} nodes are no whole number on {count}"
                 raise SpecError.single("--nodes", "", what, "name multiples of a part of the nodes")
-            answer = estimate(problem.with_changes({"cluster.count": str(count), "global_batch": str(batch)}))
+            changed = problem.with_changes({"cluster.count": str(count), "global_batch": str(batch)})
+            answer = estimate(changed)
         except SpecError as error:
             issues += list(error.issues)
             found.append(Point(count, gpus, batch, None, None, tuple(str(issue) for issue in error.issues)))
             continue
         first = first or answer.tokens_per_s_per_gpu
-        found.append(Point(count, gpus, batch, answer, answer.tokens_per_s_per_gpu / first))
+        found.append(Point(count, gpus, batch, answer, answer.tokens_per_s_per_gpu / first, plan=changed.plan()))
     if first is None:
         raise SpecError(issues)
     return Scaling(tuple(found), fixed)

@@ -10,7 +10,6 @@ from typing import Any
 from moesim.base.errors import SpecError
 from moesim.problem import Problem
 from moesim.result import Estimate
-from moesim.studies.compare import outside_products
 from moesim.studies.scaling import Point, scaled
 
 
@@ -44,7 +43,9 @@ class Beside:
     def gains(self, way: Way) -> list[dict[str, Any]]:
         """What a way gains over the job as it stands, by number of nodes where both run.
 
-        ``speedup``: step of the job over that of the way; ``delta_peak_bytes`` of the fullest rank [B]. [-]
+        ``speedup``: step of the job over that of the way; ``delta_peak_bytes`` of the fullest rank [B]. ``fits``: the way,
+        ``base_fits``: the job. ``share_outside_products``: of the time of the job's kernels and messages, what is in no
+        matrix product of a layer, which a lower precision leaves as it is. [-]
         """
         found = []
         for mine, base in zip(way.points, self.ways[0].points, strict=True):
@@ -57,7 +58,9 @@ class Beside:
                     "speedup": base.answer.step_time_s / mine.answer.step_time_s,
                     "delta_peak_bytes": delta,
                     "fits": mine.answer.feasible,
-                    "share_outside_products": outside_products(mine.answer),
+                    "base_fits": base.answer.feasible,
+                    "share_outside_products": base.share_outside_products,
+                    "host_bound": mine.answer.binding["resource"] == "host",
                 }
             )
         return found
@@ -69,14 +72,16 @@ class Beside:
         return [after["nodes"] for before, after in pairs if (before["speedup"] > 1) != (after["speedup"] > 1)]
 
     def verdict(self, way: Way) -> str:
-        """In words, which of the two is faster, and where."""
+        """In words, which of the two is faster, and where; and where it does not fit."""
         gains, crossed = self.gains(way), self.crossovers(way)
         if not gains:
             return f"{way.name}: nothing to compare"
         faster = [one["nodes"] for one in gains if one["speedup"] > 1]
-        where = f"from {crossed[0]} nodes on it changes" if crossed else "no crossover"
+        where = f"changes at {', '.join(map(str, crossed))} nodes" if crossed else "no crossover"
         told = f"faster on {', '.join(map(str, faster))} nodes" if faster else "never faster"
-        return f"{way.name}: {told}; {where}"
+        short = [str(one["nodes"]) for one in gains if not one["fits"]]
+        fits = f"; does not fit on {', '.join(short)} nodes" if short else ""
+        return f"{way.name}: {told}; {where}{fits}"
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values in SI units; the curve of the job as it stands under ``points``."""

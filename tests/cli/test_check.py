@@ -2,12 +2,16 @@
 
 import pytest
 
+from moesim.spec.lookup import software_pinned
+
 
 def test_a_legal_scenario(moesim):
     found = moesim("check", "zoo-002")
     assert (found.code, found.err) == (0, "")
     assert found.out.strip() == "zoo-002: legal for megatron-core"
     answer = moesim("check", "zoo-002", "--json").json
+    version = answer.pop("software_version")
+    assert version.startswith("main")
     assert answer == {"name": "zoo-002", "software": "megatron-core", "legal": True, "violations": []}
 
 
@@ -35,11 +39,40 @@ def test_another_framework_has_its_own_rules(moesim):
     assert "p2p-overlap-needs-interleaving" not in other.err
 
 
+def test_a_version_has_its_own_rules(moesim):
+    changes = ("--set", "tp=8", "--set", "ep=8")
+    older = moesim("check", "qwen3-235b-h100x256", *changes, "--framework", "megatron-core")
+    assert any("kv-heads-divide-by-tp" in line for line in older.lines)
+    newer = moesim("check", "qwen3-235b-h100x256", *changes, "--framework", "megatron-core==0.16", "--json").json
+    assert (newer["software"], newer["software_version"]) == ("megatron-core-2026", "0.16")
+    assert not any("kv-heads" in one["rule"] for one in newer["violations"])
+
+
+@pytest.mark.parametrize(
+    ("pin", "software"),
+    [
+        ("megatron-bridge==26.06", "megatron-bridge-2606"),
+        ("megatron-bridge==26.02", "megatron-bridge"),
+        ("megatron-bridge==0.4.1", "megatron-bridge-qwen35"),
+        ("torchtitan==2024", "torchtitan-2024"),
+        ("olmo-core==3.0.0", "olmo-core"),
+    ],
+)
+def test_a_pin_names_a_profile(pin, software):
+    assert software_pinned(pin, "--framework") == software
+
+
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
         ((), "what to estimate is missing"),
         (("zoo-002", "--framework", "megatrom"), "no software 'megatrom'"),
+        (("zoo-002", "--framework", "megatron==0.15"), "no rules of megatron-core '0.15' were read"),
+        (("zoo-002", "--framework", "megatron==0.15"), "megatron-core-2026 (0.16)"),
+        (("zoo-002", "--framework", "megatron=="), "no rules of megatron-core ''"),
+        (("zoo-002", "--framework", "megatrom==0.16"), "no software 'megatrom'"),
+        (("zoo-002", "--framework", "megatron-core==26.04"), "no rules of megatron-core '26.04'"),
+        (("zoo-002", "--framework", "megatron-core==0.4.1"), "no rules of megatron-core '0.4.1'"),
         (("zoo-002", "--framework", "torchtitan", "--set", "software=olmo-core"), "write one of them"),
     ],
 )

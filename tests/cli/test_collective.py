@@ -73,6 +73,13 @@ def test_what_nccl_is_told_changes_the_choice(moesim):
     assert moesim(*call, "--algo", "ring", "--proto", "ll").json["protocol"] == "ll"
 
 
+def test_several_sizes_are_those_of_one_each(moesim):
+    call = ("collective", "alltoall", "--cluster", "hgx-h100:16", "--measured", "30GB/s", "--json", "--size")
+    cases = moesim(*call, "8MiB,1GiB").json["cases"]
+    assert cases == [moesim(*call, size).json for size in ("8MiB", "1GiB")]
+    assert cases[0]["busbw_bytes_per_s"] < cases[1]["busbw_bytes_per_s"]
+
+
 @pytest.mark.parametrize(
     ("operation", "nodes", "algorithm", "size"),
     [
@@ -255,6 +262,9 @@ def test_a_file_without_rows_is_one_line(moesim, tmp_path, name, content, told):
         (("alltoal", "--cluster", "hgx-h100:2", "--size", "1GiB"), "did you mean 'all-to-all'"),
         (("alltoall", "--cluster", "hgx-h100", "--size", "1GiB"), "hgx-h100:32"),
         (("alltoall", "--cluster", "hgx-h100:2", "--size", "0 B"), "'0 B' is not above zero"),
+        (("alltoall", "--cluster", "hgx-h100:2", "--size", "1MiB,1GiB", "--measured", "2ms"), "is a time, of one size"),
+        (("alltoall", "--cluster", "hgx-h100:2", "--size", "1MiB,1GiB", "--pxn", "on"), "names several"),
+        (("alltoall", "--cluster", "hgx-h100:2", "--size", "1MiB,x"), "'x' is not a quantity"),
         (("alltoall", "--cluster", "hgx-h100:2", "--size", "1GiB", "--measured", "30"), "write 30GB/s"),
         (("alltoall", "--cluster", "hgx-h100:2", "--size", "1GiB", "--algo", "rings"), "did you mean 'ring'"),
         (("alltoall", "--cluster", "hgx-h100:2", "--size", "1GiB", "--gpus-per-node", "9"), "1 to 8"),

@@ -39,7 +39,8 @@ def test_grouped_queries_with_the_heads_of_the_model_change_nothing():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("linear", "'linear' is no attention; write gqa:8, mha, mla:qk192"),
+        ("linear", "linear attention is not modelled, neither its kernels nor its state; write gqa:8, mha"),
+        ("square", "'square' is no attention; write gqa:8, mha, mla:qk192"),
         ("mla:qk64", "more than the 64 of the position"),
         ("gqa:3", "do not group over 3 KV heads"),
     ],

@@ -60,3 +60,12 @@ def test_ways_to_scale_beside_each_other(small):
         assert told["crossover_nodes"] == ([8] if changed[0] != changed[1] else [])
     assert found.ways[3].refused or all(point.answer is None for point in found.ways[3].points)
     assert found.to_dict()["beside"][2]["verdict"] == "pp=3: nothing to compare"
+
+
+def test_a_verdict_says_where_a_way_does_not_fit(small):
+    tight = small.with_changes({"gpu.memory_capacity": "2 GB", "strategy.pp": 2})
+    told = scaled_beside(tight, [4, 8], others=[{"dp_sharding": "ddp"}]).to_dict()["beside"][0]
+    assert [gain["fits"] for gain in told["gains"]] == [False, False]
+    assert told["verdict"].endswith("does not fit on 4, 8 nodes")
+    roomy = small.with_changes({"gpu.memory_capacity": "80 GB", "strategy.pp": 2})
+    assert "fit" not in scaled_beside(roomy, [4], others=[{"dp_sharding": "ddp"}]).to_dict()["beside"][0]["verdict"]

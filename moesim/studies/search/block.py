@@ -245,6 +245,7 @@ class Block:
         cases = [case for case in cases if left[id(case)].any()]
         if not cases:
             return
+        frames = {case.state: frames[case.state] for case in cases}  # the kinds of stages of the others are not priced
         base = None
         if len(by_policy) > 1 or least.recompute not in by_policy:
             base = self._price(least, cases, left, frames)

@@ -218,6 +218,23 @@ def test_the_answer_is_that_of_single_estimates(tiny):
         )
 
 
+@pytest.mark.parametrize("capacity", [3.3, 3.7])
+def test_shapes_that_hold_too_much_are_not_priced(tiny, capacity):
+    """Their kinds of stages have no prices, as the shapes that are left have others."""
+    tight = tiny.with_changes({"gpu.memory_capacity": f"{capacity} GB"})
+    vary: Vary = {
+        "pp": [1, 2, 4],
+        "ep": [4, 8],
+        "layout": ["even", "count-embedding-and-loss"],
+        "recompute": [[], ["full"]],
+    }
+    exact = evaluate(tight, [one for one in combinations(tight, vary) if not tight.check(one)])
+    found = search(tight, vary, top=2)
+    assert found.plans_fitting + found.plans_bounded >= np.count_nonzero(exact.fits)
+    best = sorted(exact.step_time_s[exact.fits])[:2]
+    assert [one.plan.step_time_s for one in found.top] == pytest.approx(best, rel=1e-9)
+
+
 def test_other_objectives(tiny):
     vary: Vary = {"tp": [1, 2], "ep": [2, 4, 8], "micro_batch": [1, 2, 4], "recompute": [[], ["full"], ["moe_act"]]}
     legal = [one for one in combinations(tiny, vary) if not tiny.check(one)]
