@@ -37,7 +37,9 @@ def command(
 
     beside = grammar.measured_step(measured, problem)
     found = exchanges(problem, cases)
-    grammar.deliver(*grammar.with_basis(found.to_dict(), _table(found), found.best.answer, beside), as_json, output)
+    grammar.deliver(
+        *grammar.with_basis(found.to_dict(beside), _table(found), found.best.answer, beside), as_json, output
+    )
 
 
 def _table(found: Exchanges) -> RenderableType:

@@ -55,12 +55,10 @@ def command(
 
     if fixed not in FIXED:
         raise SpecError.single("--fixed", "", f"'{fixed}' is nothing to keep", did_you_mean(fixed, FIXED))
+    step = grammar.measured_step(measured, problem)
     found = scaled_beside(problem, counts, fixed, others)
     if plot is not None:
         from moesim.report.figures import scaling
 
         scaling(found.ways[0].points).save(plot)
-    told = grammar.with_basis(
-        found.to_dict(), beside_tables(found), found.first, grammar.measured_step(measured, problem)
-    )
-    grammar.deliver(*told, as_json, output)
+    grammar.deliver(*grammar.with_basis(found.to_dict(), beside_tables(found), found.first, step), as_json, output)
