@@ -13,6 +13,7 @@ from moesim.problem import Problem
 from moesim.result import BREAKDOWN, EXTRA, Estimate
 from moesim.studies.faults import with_changes
 from moesim.studies.search.search import search
+from moesim.workload.strategy import OFF
 
 HOUR = 3600.0
 
@@ -145,7 +146,7 @@ def comparison(
                 issues += list(error.issues)
                 cases.append(Case(column, None, tuple(str(issue) for issue in error.issues)))
             else:
-                layout = {one: answer.strategy[one] for one in reoptimise}
+                layout = {one: answer.strategy.get(one, OFF.get(one)) for one in reoptimise}
                 cases.append(Case(column, answer, layout=layout, price=_price(price, changed)))
     if sum(case.answer is not None for case in cases) < 2:
         raise SpecError(dict.fromkeys(issues))

@@ -44,6 +44,7 @@ CHOICES = {
     "two_batch_overlap": (False, True),
     "optimizer": ("adam", "muon"),
     "optimizer_offload": (0.0, 0.5),
+    "expert_offload": (0.0, 0.5),
     "stale_gradients": (False, True),
 }
 
@@ -216,6 +217,14 @@ def test_the_answer_is_that_of_single_estimates(tiny):
         assert sum(found.loses_by(one).values()) == pytest.approx(
             one.plan.step_time_s - found.top[0].plan.step_time_s, abs=1e-9
         )
+
+
+def test_methods_that_are_off_are_told_too(tiny):
+    found = search(tiny, {"expert_offload": [0.0, 0.5], "delay_wgrad": [False, True]}, top=4)
+    varied = [one.to_dict(("expert_offload", "delay_wgrad"))["varied"] for one in found.top]
+    assert {(one["expert_offload"], one["delay_wgrad"]) for one in varied} >= {(0.0, False), (0.5, False)}
+    for one in found.top:
+        assert one.plan.peak_bytes == pytest.approx(one.answer.memory.peak_bytes)
 
 
 def test_other_objectives(tiny):
