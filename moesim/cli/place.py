@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from moesim.base.words import changes_in_words
 from moesim.cli import grammar
 
 HELP = """Price the step under every order of the parallel axes on the ranks: the best one, and what the usual one costs."""
@@ -45,6 +46,6 @@ def command(
         plain["ranked"] = plain["ranked"][:top]
         told = basis(estimate(changed), beside)
         rows.append(({"set": case} if vary else {}) | plain | {"basis": told})
-        name = ", ".join(f"{path}={value}" for path, value in case.items())
+        name = changes_in_words(case)
         tables.append(Group(*([Text(name)] if vary else []), placement_table(found, top), basis_line(told)))
     grammar.deliver({"cases": rows} if vary else rows[0], Group(*tables), as_json, output)

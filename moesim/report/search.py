@@ -6,11 +6,11 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
 
+from moesim.base.words import word
 from moesim.report.estimate import gibibytes, seconds
 from moesim.report.frames import write_frame
 from moesim.studies.fewest import Tried
@@ -85,11 +85,6 @@ def _slower(found: Search, one: Found) -> str:
         return ""
     terms = [(name, delta) for name, delta in found.loses_by(one).items() if delta > 0][:TERMS]
     return ", ".join(f"{name} +{seconds(delta)}" for name, delta in terms)
-
-
-def word(value: Any) -> str:
-    """A value of a field as a cell of a table."""
-    return ",".join(map(str, value)) or "none" if isinstance(value, list | tuple) else str(value)
 
 
 def write_rows(path: Path, found: Search) -> None:

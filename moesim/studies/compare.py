@@ -8,6 +8,7 @@ from typing import Any
 
 from moesim.base.display import Shown
 from moesim.base.errors import SpecError
+from moesim.base.words import changes_in_words
 from moesim.estimator import estimate
 from moesim.problem import Problem
 from moesim.result import BREAKDOWN, EXTRA, Estimate
@@ -137,7 +138,7 @@ def comparison(
     wanted = [empty, *(one for one in variants if one)] if include_base else list(variants)
     for name, problem in problems.items():
         for changes in wanted:
-            told = ", ".join(f"{path.removeprefix('strategy.')}={value}" for path, value in changes.items())
+            told = changes_in_words({path.removeprefix("strategy."): value for path, value in changes.items()})
             column = " ".join(part for part in (name if len(problems) > 1 or not told else "", told) if part)
             try:
                 changed = with_changes(problem, changes, where) if changes else problem
