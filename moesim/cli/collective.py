@@ -118,7 +118,9 @@ def command(
         from moesim.cli import collective_rails
 
         _refuse(given, ("--gpus-per-node", "--algo", "--proto", "--no-nvls"), "--pxn", "is for whole nodes as they are")
-        collective_rails.deliver(name, count, (cluster, fabric), pxn, (measured, where), (as_json, output))
+        collective_rails.deliver(
+            name, count, (cluster, fabric, grammar.files(own)), pxn, (measured, where), (as_json, output)
+        )
         return
     expected = study.price(name, count, where)
     plain = expected.to_dict() | {"node": where.node, "fabric": where.fabric}

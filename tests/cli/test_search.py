@@ -73,7 +73,9 @@ def test_the_fewest_nodes_on_which_a_job_fits(moesim, small_file):
     assert all(not one["plans_fitting"] for one in tried[:-1])
     assert answer["nodes"] == tried[-1]["nodes"]
     assert tried[-1]["plans_fitting"] > 0
-    assert str(answer["nodes"]) in moesim(*options, *heavy).out
+    shown = moesim(*options, *heavy, "--measured", "9s").out
+    assert str(answer["nodes"]) in shown
+    assert "measured 9 s" in shown
 
 
 LAYOUTS = ("--vary", "tp=1,2", "--vary", "ep=2,8", "--vary", "recompute=none,full")
