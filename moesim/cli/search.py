@@ -34,6 +34,10 @@ CheckpointOption = Annotated[
 ]
 
 
+TOP = 20
+"""Plans that are printed where nobody says how many."""
+
+
 @dataclass(frozen=True)
 class Means:
     """Where a search runs, and what it keeps."""
@@ -49,7 +53,7 @@ def command(
     cluster: grammar.ClusterOption = None,
     changes: grammar.SetOption = None,
     vary: grammar.SearchOption = None,
-    top: Annotated[int, typer.Option("--top", metavar="N", help="How many plans to print.")] = 20,
+    top: Annotated[int | None, typer.Option("--top", metavar="N", help="How many plans to print, 20 without.")] = None,
     objective: Annotated[str, typer.Option("--objective", help="step, memory or tokens-per-dollar.")] = "step",
     pareto: Annotated[
         str | None,
@@ -65,13 +69,16 @@ def command(
 ) -> None:
     """Run the verb."""
     several = () if pareto is None else objectives("--pareto", pareto)
-    if several and objective != "step":
-        raise SpecError.single("--objective", "", "does not go with --pareto", "leave one out")
+    for option, idle in (("--objective", objective != "step"), ("--top", top is not None)):
+        if several and idle:
+            raise SpecError.single(option, "", "does not go with --pareto", "leave one out")
     grammar.suffixed(output, (".json", ".txt", *grammar.TABLES))
     grammar.writable(output=output, checkpoint=checkpoint)
     problem = grammar.changed_problem(scenario, model, cluster, changes)
     beside = grammar.measured_step(measured, problem)
-    found = searched(problem, vary, top, objective, several, price, Means(workers, scheduler, checkpoint))
+    found = searched(
+        problem, vary, TOP if top is None else top, objective, several, price, Means(workers, scheduler, checkpoint)
+    )
     deliver(found, as_json, output, beside)
 
 

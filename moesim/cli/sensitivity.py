@@ -32,5 +32,7 @@ def command(
 
     answer = estimate(problem)
     if plot is not None:
-        report.tornado(answer, top, plot)
+        from moesim.report.figures import tornado
+
+        tornado(answer, top).save(plot)
     grammar.deliver(report.sensitivity_data(answer, top), report.sensitivity_table(answer, top), as_json, output)

@@ -55,6 +55,7 @@ def test_a_table_and_a_file(moesim, small_file, tmp_path):
         (("--objective", "money"), "no objective"),
         (("--pareto", "step,cost"), "'cost' is no objective"),
         (("--pareto", "step"), "is not several objectives"),
+        (("--pareto", "step,memory", "--top", "3"), "--top: does not go with --pareto"),
         (("--top", "0"), "--top"),
         (("-o", "best.xml"), "no answer of the kind"),
     ],
