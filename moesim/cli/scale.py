@@ -45,6 +45,10 @@ def command(
     counts = node_counts(nodes)
     others = grammar.changes_of(beside, "--beside")
     grammar.drawable(plot)
+    if plot is not None and others:
+        raise SpecError.single(
+            "--plot", "", "draws the job as it stands", "leave out --beside, or write its changes as --set"
+        )
     grammar.writable(plot=plot, output=output)
     problem = grammar.changed_problem(scenario, model, cluster, changes)
 
