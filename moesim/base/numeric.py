@@ -16,5 +16,5 @@ Boolean = bool | np.bool_ | NDArray[np.bool_]
 
 
 def first(value: Numeric) -> float:
-    """The number, or that of the first configuration."""
+    """The number, or that of the first configuration, in its unit."""
     return float(np.ravel(value)[0])

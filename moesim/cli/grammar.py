@@ -181,7 +181,7 @@ def positive(option: str, text: str | None, dimension: str) -> float | None:
 
 
 def price(text: str | None) -> float | dict[str, float] | None:
-    """Return the price of a GPU for an hour, ``2.5/h``, or that of each kind of node, ``hgx-h100=2/h,hgx-h200=3/h``."""
+    """Return the price of a GPU, ``2.5/h``, or that of each kind of node, ``hgx-h100=2/h,hgx-h200=3/h``. [currency/h]"""
     if text is None:
         return None
     found: dict[str, float] = {}

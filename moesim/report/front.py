@@ -71,7 +71,7 @@ def _values(points: Sequence[Found], objective: str) -> list[float]:
 
 
 def _sizes(found: Search, points: Sequence[Found], objective: str) -> list[float]:
-    """Areas of points, between the least and the most of the front."""
+    """Areas of points, between the least and the most of the front. [square points]"""
     every = _values(found.top, objective)
     span = (max(every) - min(every)) or 1.0
     return [20 + 180 * (value - min(every)) / span for value in _values(points, objective)]

@@ -155,7 +155,7 @@ def comparison(
 
 
 def _price(price: float | Mapping[str, float] | None, problem: Problem) -> float | None:
-    """The price of a GPU of a problem's nodes for an hour. [currency]"""
+    """The price of a GPU of a problem's nodes. [currency/h]"""
     if price is None or isinstance(price, float):
         return price
     node = problem.scenario.cluster.node

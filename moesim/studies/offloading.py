@@ -158,7 +158,7 @@ def _chunks(problem: Problem, plan: Plan) -> tuple[Chunk, ...]:
 
 
 def _break_even(plan: Plan) -> tuple[float, float]:
-    """Tokens of an expert in a micro-batch, and those whose forward products last as long as the copy of its weights.
+    """Tokens of an expert in a micro-batch, and those whose forward products last as long as the copy of its weights. [-]
 
     Products of few tokens do not get faster with fewer; the rate is that of the job at hand, so far below the job's own
     tokens the break-even is an upper bound.
