@@ -19,8 +19,8 @@ HEAD = """# Thirty questions
 Written by `python docs/make_questions.py` from `docs/questions.yaml`, which runs every command: what stands here is what it
 printed. Each question is one command and one call in Python. Beside its own fields, each answer rests on a step (`basis` in its
 JSON), or for a collective on its own price: with the ends of a 90 % interval, how strong the evidence is, and what binds. All verbs
-but `check` take one measured number: `--measured 19.7s` or `--measured 1234tok/s` of a GPU (for a collective a bus bandwidth or a
-time), and say whether it lies inside. Seconds are of one core of a shared machine.
+of this page but `check` take one measured number: `--measured 19.7s`, `1234tok/s` or `245TFLOP/s` of a GPU, or an MFU of `25%` (for a
+collective a bus bandwidth or a time), and say whether it lies inside. Seconds are of one core.
 
 {table}
 """

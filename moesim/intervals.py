@@ -147,7 +147,7 @@ def doubted(machine: Machine, needs: tuple[Constant, ...]) -> tuple[Constant, ..
 
 
 def beyond_prices(machine: Machine, assumed: tuple[str, ...]) -> list[tuple[str, float, str]]:
-    """Errors of whole steps beyond those of their prices, and of each field that nobody gave."""
+    """Errors of whole steps beyond those of their prices, and of each field that nobody gave, in logarithms. [-]"""
     known = machine.step_errors
     if not known:
         return []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any
 
@@ -205,6 +206,13 @@ def routing_answer(plan: Plan) -> dict[str, float | None] | None:
 
 def plain_strategy(strategy: Strategy) -> dict[str, Any]:
     """The strategy as plain values, without the methods that are off."""
-    plain = {name: getattr(strategy, name) for name in Strategy.__dataclass_fields__}
-    plain = {name: value for name, value in plain.items() if name not in METHODS or value != OFF[name]}
-    return {name: list(value) if isinstance(value, tuple) else value for name, value in plain.items()}
+    names = [
+        name for name in Strategy.__dataclass_fields__ if name not in METHODS or getattr(strategy, name) != OFF[name]
+    ]
+    return plain_fields(strategy, names)
+
+
+def plain_fields(strategy: Strategy, names: Iterable[str]) -> dict[str, Any]:
+    """Some fields of a strategy as plain values, also of methods that are off."""
+    values = {name: getattr(strategy, name) for name in names}
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}

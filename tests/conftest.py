@@ -2,6 +2,8 @@
 
 import json
 import random
+import runpy
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -82,6 +84,21 @@ ANSWER_KEYS = [
     "strategy",
 ]
 """Keys of an answer as data, in their order."""
+
+
+@pytest.fixture(scope="session")
+def names_of() -> Callable[[str], dict[str, Any]]:
+    """Names that a script of docs/ defines."""
+
+    def run(script: str) -> dict[str, Any]:
+        folder = str(Path(__file__).resolve().parents[1] / "docs")
+        sys.path.insert(0, folder)
+        try:
+            return runpy.run_path(f"{folder}/{script}.py")
+        finally:
+            sys.path.remove(folder)
+
+    return run
 
 
 @pytest.fixture(scope="session")

@@ -1,7 +1,5 @@
 """docs/methods.md: every method stands there, with the terms that it touches."""
 
-import runpy
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,13 +12,9 @@ DOCS = Path(__file__).resolve().parents[1] / "docs"
 
 
 @pytest.fixture(scope="module")
-def page():
+def page(names_of):
     """Names of the script that writes the page."""
-    sys.path.insert(0, str(DOCS))
-    try:
-        return runpy.run_path(str(DOCS / "make_methods.py"))
-    finally:
-        sys.path.remove(str(DOCS))
+    return names_of("make_methods")
 
 
 @pytest.fixture(scope="module")

@@ -13,3 +13,8 @@ from numpy.typing import NDArray
 
 Numeric = float | NDArray[np.floating[Any]]
 Boolean = bool | np.bool_ | NDArray[np.bool_]
+
+
+def first(value: Numeric) -> float:
+    """The number, or that of the first configuration, in its unit."""
+    return float(np.ravel(value)[0])

@@ -71,6 +71,7 @@ def command(
         raise SpecError.single("--format", "", "says how a checkpoint loads elsewhere", "give --onto as well")
     grammar.writable(output=output)
     problem = grammar.changed_problem(scenario, model, cluster, changes)
+    beside = grammar.measured_step(measured, problem)
 
     from moesim.report.checkpoint import checkpoint_table
     from moesim.studies import checkpoint as study
@@ -99,5 +100,9 @@ def command(
     if found.step_time_s is not None:
         from moesim.estimator import estimate
 
-        plain, shown = grammar.with_basis(plain, shown, estimate(problem), grammar.measured_step(measured, problem))
+        plain, shown = grammar.with_basis(plain, shown, estimate(problem), beside)
+    elif measured is not None:
+        raise SpecError.single(
+            "--measured", "", "the strategy is not legal, so that no step is beside it", "leave it out"
+        )
     grammar.deliver(plain, shown, as_json, output)

@@ -15,7 +15,6 @@ from moesim.cli import grammar
 if TYPE_CHECKING:
     from moesim.studies.collectives import CollectivePrice, Setting
 
-PICTURES = (".svg", ".png", ".pdf")
 HELP = """Price a collective (allreduce, allgather, reducescatter, alltoall, sendrecv) on a cluster, judge a measurement of it,
 or price a table of measured ones.
 
@@ -103,7 +102,7 @@ def command(
         _refuse(given, ("--size", "--measured", "--pxn"), "--sweep", "takes all sizes")
         _sweep(name, where, table, as_json, output)
         return
-    if output is not None and output.suffix in PICTURES:
+    if output is not None and output.suffix in grammar.PICTURES:
         raise SpecError.single("--out", "", f"'{output}' is a picture", "--sweep draws one; name a .json or .txt")
     grammar.suffixed(output, (".json", ".txt"))
 
@@ -120,7 +119,10 @@ def command(
         from moesim.cli import collective_rails
 
         _refuse(given, ("--gpus-per-node", "--algo", "--proto", "--no-nvls"), "--pxn", "is for whole nodes as they are")
-        collective_rails.deliver(name, counts[0], (cluster, fabric), pxn, (measured, where), (as_json, output))
+        own_files = grammar.files(own)
+        collective_rails.deliver(
+            name, counts[0], (cluster, fabric, own_files), pxn, (measured, where), (as_json, output)
+        )
         return
     plains: list[dict[str, Any]] = []
     tables = []
@@ -164,10 +166,10 @@ def _sweep(name: str, where: Setting, rows: Path | None, as_json: bool, output: 
     from moesim.studies import collectives as study
     from moesim.studies.priced_files import rows_like
 
-    grammar.suffixed(output, (".json", ".txt", *PICTURES))
+    grammar.suffixed(output, (".json", ".txt", *grammar.PICTURES))
     measured = rows_like(rows, name, where) if rows is not None else []
     prices = [study.price(name, one, where) for one in study.sweep_sizes()]
-    if output is not None and output.suffix in PICTURES:
+    if output is not None and output.suffix in grammar.PICTURES:
         ranks = f"{where.group.size:.0f} GPUs in {where.group.nodes:.0f} NVLink domain(s)"
         curve.draw(prices, measured, f"{name} on {where.node}: {ranks}", output)
         return

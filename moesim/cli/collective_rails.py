@@ -27,7 +27,7 @@ def asked(text: str) -> list[bool]:
 def deliver(
     name: str,
     size: float,
-    at: tuple[str, str | None],
+    at: tuple[str, str | None, tuple[Path, ...]],
     pxn: str,
     measured: tuple[str | None, Setting],
     ways: tuple[bool, Path | None],
@@ -39,7 +39,7 @@ def deliver(
     name, size
         The collective and its size [B].
     at
-        The cluster and the fabric.
+        The cluster, the fabric and the user's own calibrations.
     pxn
         The ways.
     measured
@@ -47,14 +47,16 @@ def deliver(
     ways
         As JSON, and to which file.
     """
-    found = railed(name, size, *at, asked(pxn))
+    found = railed(name, size, *at[:2], asked(pxn), at[2])
     plain: dict[str, Any] = {"cases": [one.to_dict() for one in found]}
     priced = [one for one in found if one.price is not None]
     if len(priced) == 2 and priced[0].price and priced[1].price:
         plain["ratio"] = priced[1].price.time / priced[0].price.time
     text, where = measured
-    if text is not None and priced and priced[0].price is not None:
-        expected = priced[0].price
+    if text is not None:
+        expected = next((one.price for one in priced), None)
+        if expected is None:
+            raise SpecError.single("--measured", "", "nothing is priced to judge it by", "--pxn on, or another fabric")
         time = health.measured_time(text, name, size, expected.group)
         plain |= health.verdict(expected, time, where)
     grammar.deliver(plain, _table(found), *ways)

@@ -25,9 +25,7 @@ def command(
     changes: grammar.SetOption = None,
     vary: grammar.VaryOption = None,
     reoptimise: grammar.ReoptimiseOption = None,
-    price: Annotated[
-        str | None, typer.Option("--price", metavar="2.5/h", help="Of a GPU, or NODE=2.5/h,NODE=3.5/h.")
-    ] = None,
+    price: grammar.PriceOption = None,
     measured: grammar.MeasuredOption = None,
     plot: grammar.PlotOption = None,
     as_json: grammar.JsonOption = False,
@@ -51,8 +49,8 @@ def command(
     from moesim.report.compare import comparison_table
     from moesim.studies.compare import comparison
 
-    found = comparison(problems, variants, reoptimise=grammar.field_names(reoptimise), price=costs)
     beside = grammar.measured_step(measured, next(iter(problems.values())))
+    found = comparison(problems, variants, reoptimise=grammar.field_names(reoptimise), price=costs)
     if plot is not None:
         from moesim.report.figures import breakdown
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from moesim.base.words import changes_in_words
 from moesim.cli import grammar
 
 if TYPE_CHECKING:
@@ -37,7 +38,9 @@ def command(
 
     beside = grammar.measured_step(measured, problem)
     found = exchanges(problem, cases)
-    grammar.deliver(*grammar.with_basis(found.to_dict(), _table(found), found.best.answer, beside), as_json, output)
+    grammar.deliver(
+        *grammar.with_basis(found.to_dict(beside), _table(found), found.best.answer, beside), as_json, output
+    )
 
 
 def _table(found: Exchanges) -> RenderableType:
@@ -55,7 +58,7 @@ def _table(found: Exchanges) -> RenderableType:
     for one in found.cases:
         answer = one.answer
         table.add_row(
-            ", ".join(f"{path}={value}" for path, value in one.case.items()) or "as it stands",
+            changes_in_words(one.case) or "as it stands",
             one.transport,
             f"{one.ranks}, {one.domains}",
             seconds(one.leg_s["dispatch"]),
@@ -69,8 +72,6 @@ def _table(found: Exchanges) -> RenderableType:
             gibibytes(answer.memory.peak_bytes) + ("" if answer.feasible else " !"),
         )
     refused = [
-        Text(f"refused {', '.join(f'{path}={value}' for path, value in case.items())}: {line}", style="red")
-        for case, why in found.refused
-        for line in why
+        Text(f"refused {changes_in_words(case)}: {line}", style="red") for case, why in found.refused for line in why
     ]
     return Group(table, *refused, Text(found.recommendation, style="bold"))

@@ -30,11 +30,7 @@ def command(
     measured: grammar.MeasuredOption = None,
     fault: Annotated[
         str | None,
-        typer.Option(
-            "--fault",
-            metavar="KIND:TARGET",
-            help="nic:node3.rail5, rail:5, switch:spine0, link:A-B, degrade:spine=0.5 or slow:node3=0.8.",
-        ),
+        typer.Option("--fault", metavar="KIND:TARGET", help=grammar.FAULTS),
     ] = None,
     timeline: Annotated[
         Path | None, typer.Option("--timeline", metavar="FILE", help="Write the step as Chrome trace JSON (Perfetto).")

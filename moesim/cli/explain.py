@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated
-
-import typer
-
 from moesim.cli import grammar
 
-HELP = """Explain an estimate: every operation with its price, memory by phase, the constants that matter."""
+HELP = """Explain an estimate: every operation with its price, memory by phase, the constants that matter; --plot draws the memory of each rank."""
 
 
 def command(
@@ -17,9 +12,7 @@ def command(
     model: grammar.ModelOption = None,
     cluster: grammar.ClusterOption = None,
     changes: grammar.SetOption = None,
-    plot: Annotated[
-        Path | None, typer.Option("--plot", metavar="FILE", help="Draw the memory of each rank: .svg, .png or .pdf.")
-    ] = None,
+    plot: grammar.PlotOption = None,
     as_json: grammar.JsonOption = False,
     output: grammar.OutputOption = None,
 ) -> None:

@@ -34,8 +34,8 @@ def command(
     from moesim.report.fit import fit_table
     from moesim.studies.fit import fit
 
-    found = fit(problem, host)
     beside = grammar.measured_step(measured, problem)
+    found = fit(problem, host)
     grammar.deliver(*grammar.with_basis(found.to_dict(), fit_table(found), found.answer, beside), as_json, output)
     if not found.fits:
         raise typer.Exit(1)

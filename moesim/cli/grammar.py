@@ -6,9 +6,8 @@ import io
 import itertools
 import json
 import math
-import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -24,6 +23,8 @@ if TYPE_CHECKING:
 
 PICTURES = (".svg", ".png", ".pdf")
 """Endings of files that can be drawn."""
+TABLES = (".csv", ".parquet")
+"""Endings of files of rows."""
 
 Scenario = Annotated[
     str | None, typer.Argument(metavar="[SCENARIO]", help="A scenario file, or the name of a shipped one.")
@@ -59,8 +60,13 @@ ReoptimiseOption = Annotated[
 ]
 MeasuredOption = Annotated[
     str | None,
-    typer.Option("--measured", metavar="TIME|RATE", help="A measured step, such as 19.7s, or 1234tok/s of a GPU."),
+    typer.Option("--measured", metavar="STEP", help="A measured step: 19.7s, 1234tok/s, 245TFLOP/s of a GPU, or 25%."),
 ]
+PriceOption = Annotated[
+    str | None, typer.Option("--price", metavar="2.5/h", help="Of a GPU, or NODE=2.5/h,NODE=3.5/h.")
+]
+FAULTS = "nic:node3.rail5, rail:5, switch:spine0, link:A-B, degrade:spine=0.5 or slow:node3=0.8."
+"""Kinds of fault, as --help tells them."""
 PlotOption = Annotated[Path | None, typer.Option("--plot", metavar="FILE", help="Draw it: .svg, .png or .pdf.")]
 OverlayOption = Annotated[Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write the overlay here.")]
 
@@ -175,7 +181,7 @@ def positive(option: str, text: str | None, dimension: str) -> float | None:
 
 
 def price(text: str | None) -> float | dict[str, float] | None:
-    """Return the price of a GPU for an hour, ``2.5/h``, or that of each kind of node, ``hgx-h100=2/h,hgx-h200=3/h``."""
+    """Return the price of a GPU, ``2.5/h``, or that of each kind of node, ``hgx-h100=2/h,hgx-h200=3/h``. [currency/h]"""
     if text is None:
         return None
     found: dict[str, float] = {}
@@ -193,18 +199,12 @@ def price(text: str | None) -> float | dict[str, float] | None:
 
 
 def measured_step(text: str | None, problem: Problem) -> float | None:
-    """Return a measured step that an option tells, also as tokens a second of a GPU of the job. [s]"""
+    """Return the step that ``--measured`` tells, as a time, a rate or a utilisation; None without it. [s]"""
     if text is None:
         return None
-    rate = re.fullmatch(r"\s*([\d.,]+(?:e\d+)?)\s*tok(?:ens)?/s(?:/gpu)?\s*", text, re.IGNORECASE)
-    try:
-        value = float(rate[1].replace(",", "")) if rate else parse_quantity(text, "time")
-    except ValueError as error:
-        raise SpecError.single("--measured", "", str(error), "write for example 19.7s or 1234tok/s") from None
-    if value <= 0:
-        raise SpecError.single("--measured", "", f"'{text}' is no duration", "write for example 19.7s or 1234tok/s")
-    tokens = problem.global_batch * problem.sequence_length / problem.machine.num_gpus
-    return tokens / value if rate else value
+    from moesim.studies import measures
+
+    return measures.measured_step(text, problem)
 
 
 def with_basis(plain: dict[str, Any], shown: Any, answer: Estimate, measured_s: float | None) -> tuple[Any, Any]:
@@ -227,6 +227,14 @@ def drawable(plot: Path | None) -> None:
 def files(text: str | None) -> tuple[Path, ...]:
     """Return the files of a list with commas."""
     return tuple(Path(part.strip()) for part in (text or "").split(",") if part.strip())
+
+
+def written(output: Path | None, write: Callable[[Path], None]) -> Path | None:
+    """Write rows where the file is to have them; return the file where it is to have the answer instead."""
+    if output is None or output.suffix not in TABLES:
+        return output
+    write(output)
+    return None
 
 
 def suffixed(output: Path | None, endings: Sequence[str]) -> None:

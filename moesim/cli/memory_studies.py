@@ -34,8 +34,8 @@ def recompute(
     from moesim.report.memory_studies import ranking_table
     from moesim.studies.recomputing import ranked
 
-    found = ranked(problem, target)
     beside = grammar.measured_step(measured, problem)
+    found = ranked(problem, target)
     grammar.deliver(*grammar.with_basis(found.to_dict(), ranking_table(found), found.base, beside), as_json, output)
 
 

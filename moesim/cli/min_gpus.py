@@ -41,11 +41,15 @@ def command(
     from rich.console import Group
     from rich.text import Text
 
+    from moesim.report.basis import basis_line
     from moesim.report.search import fewest_table
     from moesim.studies.fewest import fewest_of_each
 
     beside = grammar.measured_step(measured, problem)
     answers = fewest_of_each(problem, counts, axes, cases)
     found = [one.to_dict(beside) for one in answers]
-    shown = Group(*(Group(*([Text(one.name)] if each else []), fewest_table(one.tried)) for one in answers))
-    grammar.deliver({"cases": found} if each else found[0], shown, as_json, output)
+    tables = []
+    for one, plain in zip(answers, found, strict=True):
+        tables += [*([Text(one.name)] if each else []), fewest_table(one.tried)]
+        tables += [basis_line(plain["basis"])] if plain["basis"] is not None else []
+    grammar.deliver({"cases": found} if each else found[0], Group(*tables), as_json, output)

@@ -53,19 +53,10 @@ def _table(found: Offloading) -> RenderableType:
     from moesim.report.estimate import gibibytes, seconds
 
     table = Table(title=f"{found.share:.0%} of the {found.what} on the host", title_justify="left")
-    for name in (
-        "link",
-        "chunk",
-        "copies, GiB",
-        "computing",
-        "copying",
-        "exposed",
-        "step",
-        "frees GiB",
-        "tokens/expert",
-    ):
-        table.add_column(name, justify="left" if name in ("link", "chunk") else "right")
-    table.add_column("break-even", justify="right")
+    for name in ("link", "chunk"):
+        table.add_column(name)
+    for name in ("copies, GiB", "computing", "copying", "exposed", "step", "frees GiB", "tokens/expert", "break-even"):
+        table.add_column(name, justify="right")
     for one in found.links:
         worst = max(one.chunks, key=lambda chunk: chunk.exposed_s, default=None)
         cells = ("", "", "", seconds(one.optimizer_s), seconds(one.optimizer_s))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -22,12 +21,10 @@ def command(
         str, typer.Option("--of", metavar="A,B", help="Objectives: step, memory, tokens-per-dollar.")
     ] = "step,memory",
     vary: grammar.SearchOption = None,
-    plot: Annotated[
-        Path | None, typer.Option("--plot", metavar="FILE", help="Draw the front: .svg, .png or .pdf.")
-    ] = None,
+    plot: grammar.PlotOption = None,
     model: grammar.ModelOption = None,
     cluster: grammar.ClusterOption = None,
-    price: search.PriceOption = None,
+    price: grammar.PriceOption = None,
     changes: grammar.SetOption = None,
     checkpoint: search.CheckpointOption = None,
     scheduler: search.SchedulerOption = None,
@@ -38,7 +35,7 @@ def command(
     """Run the verb."""
     several = search.objectives("--of", of)
     grammar.drawable(plot)
-    grammar.suffixed(output, search.ENDINGS)
+    grammar.suffixed(output, (".json", ".txt", *grammar.TABLES))
     grammar.writable(output=output, checkpoint=checkpoint, plot=plot)
     means = search.Means(workers, scheduler, checkpoint)
     problem = grammar.changed_problem(scenario, model, cluster, changes)

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from moesim.base.words import changes_in_words
 from moesim.cli import grammar
 
 HELP = """Price the step under every order of the parallel axes on the ranks: the best one, and what the usual one costs."""
@@ -31,6 +32,7 @@ def command(
     from rich.text import Text
 
     from moesim.estimator import estimate
+    from moesim.report.basis import basis_line
     from moesim.report.fabric import placement_table
     from moesim.studies.basis import basis
     from moesim.studies.placement import placements
@@ -42,7 +44,8 @@ def command(
         found = placements(changed)
         plain = found.to_dict()
         plain["ranked"] = plain["ranked"][:top]
-        rows.append(({"set": case} if vary else {}) | plain | {"basis": basis(estimate(changed), beside)})
-        name = ", ".join(f"{path}={value}" for path, value in case.items())
-        tables.append(Group(*([Text(name)] if vary else []), placement_table(found, top)))
+        told = basis(estimate(changed), beside)
+        rows.append(({"set": case} if vary else {}) | plain | {"basis": told})
+        name = changes_in_words(case)
+        tables.append(Group(*([Text(name)] if vary else []), placement_table(found, top), basis_line(told)))
     grammar.deliver({"cases": rows} if vary else rows[0], Group(*tables), as_json, output)

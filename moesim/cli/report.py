@@ -19,22 +19,20 @@ def command(
     model: grammar.ModelOption = None,
     cluster: grammar.ClusterOption = None,
     changes: grammar.SetOption = None,
-    measured: Annotated[
-        str | None, typer.Option("--measured", metavar="TIME", help="A measured step, such as 19.7s, to compare with.")
-    ] = None,
+    measured: grammar.MeasuredOption = None,
     as_json: grammar.JsonOption = False,
     output: Annotated[
         Path | None, typer.Option("--out", "-o", "--output", metavar="FILE", help="Write the page to an .html file.")
     ] = None,
 ) -> None:
     """Run the verb."""
-    measured_s = grammar.positive("--measured", measured, "time")
     if output is None and not as_json:
         raise SpecError.single("--output", "", "where to write the page is missing", "write for example -o report.html")
     if output is not None and output.suffix not in (".html", ".htm"):
         raise SpecError.single("--output", "", f"'{output}' is no page", "end it in .html")
     grammar.writable(output=output)
     problem = grammar.changed_problem(scenario, model, cluster, changes)
+    measured_s = grammar.measured_step(measured, problem)
 
     from moesim.report.page import report, write_page
 

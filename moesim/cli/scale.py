@@ -45,6 +45,10 @@ def command(
     counts = node_counts(nodes)
     others = grammar.changes_of(beside, "--beside")
     grammar.drawable(plot)
+    if plot is not None and others:
+        raise SpecError.single(
+            "--plot", "", "draws the job as it stands", "leave out --beside, or write its changes as --set"
+        )
     grammar.writable(plot=plot, output=output)
     problem = grammar.changed_problem(scenario, model, cluster, changes)
 
@@ -55,12 +59,10 @@ def command(
 
     if fixed not in FIXED:
         raise SpecError.single("--fixed", "", f"'{fixed}' is nothing to keep", did_you_mean(fixed, FIXED))
+    step = grammar.measured_step(measured, problem)
     found = scaled_beside(problem, counts, fixed, others)
     if plot is not None:
         from moesim.report.figures import scaling
 
         scaling(found.ways[0].points).save(plot)
-    told = grammar.with_basis(
-        found.to_dict(), beside_tables(found), found.first, grammar.measured_step(measured, problem)
-    )
-    grammar.deliver(*told, as_json, output)
+    grammar.deliver(*grammar.with_basis(found.to_dict(), beside_tables(found), found.first, step), as_json, output)

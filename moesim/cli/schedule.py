@@ -27,9 +27,7 @@ def command(
         str | None,
         typer.Option("--schedule", metavar="A,B:VPP,C.csv", help="What to compare; left out: all schedules."),
     ] = None,
-    plot: Annotated[
-        Path | None, typer.Option("--plot", metavar="FILE", help="Draw the timelines (.svg, .png or .pdf).")
-    ] = None,
+    plot: grammar.PlotOption = None,
     times: Annotated[
         str | None, typer.Option("--times", metavar="F,B,W", help="Of a rank's layers, without a job: 1,1,1.")
     ] = None,
@@ -42,9 +40,10 @@ def command(
     output: grammar.OutputOption = None,
 ) -> None:
     """Run the verb."""
+    grammar.drawable(plot)
     grammar.writable(plot=plot, output=output)
     if times is not None or pp is not None or micro_batches is not None:
-        given = (scenario, model, cluster, changes, plot)
+        given = (scenario, model, cluster, changes, plot, measured)
         if times is None or pp is None or micro_batches is None or any(one is not None for one in given):
             what = "--times, --pp and --micro-batches go together, without a job"
             raise SpecError.single("--times", "", what, "write for example --times 1,1,1 --pp 8 --micro-batches 32")
@@ -56,11 +55,10 @@ def command(
 
     from moesim.report import schedules as report
     from moesim.report.basis import basis_line
-    from moesim.report.gantt import Panel, drawable, write_gantt
+    from moesim.report.gantt import Panel, gantt
     from moesim.studies.schedules import Wanted, compare, wanted
     from moesim.timeline.schedules import schedules
 
-    drawable(plot)
     chosen = wanted(schedule) if schedule is not None else [Wanted(name) for name in schedules.names()]
     rows = compare(problem, chosen, grammar.measured_step(measured, problem))
     if all(row.refused for row in rows):
@@ -71,7 +69,7 @@ def command(
             for row in rows
             if row.timeline is not None
         ]
-        write_gantt(plot, panels)
+        gantt(panels).save(plot)
     lines = [basis_line(row.basis) for row in rows if row.basis is not None]
     grammar.deliver([row.to_dict() for row in rows], Group(report.table(rows), *lines[:1]), as_json, output)
 

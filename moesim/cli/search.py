@@ -23,12 +23,7 @@ the scenario says or follows the defaults of its software. Without --vary degree
 expert transports are varied. --vary cluster=hgx-h100:32,hgx-h200:16 searches each machine and ranks them together. Ctrl-C
 prints what has been found; with --checkpoint the same command goes on from there.
 """
-ENDINGS = (".json", ".csv", ".parquet", ".txt")
 
-PriceOption = Annotated[
-    str | None,
-    typer.Option("--price", metavar="2.5/h", help="Of a GPU, or NODE=2.5/h,NODE=3.5/h."),
-]
 WorkersOption = Annotated[int, typer.Option("--workers", metavar="N", help="Processes on this machine.")]
 SchedulerOption = Annotated[
     str | None, typer.Option("--scheduler", metavar="tcp://HOST:PORT", help="Search on the workers of a Dask cluster.")
@@ -37,6 +32,10 @@ CheckpointOption = Annotated[
     Path | None,
     typer.Option("--checkpoint", metavar="FILE.jsonl", help="Note finished parts, and go on from those noted."),
 ]
+
+
+TOP = 20
+"""Plans that are printed where nobody says how many."""
 
 
 @dataclass(frozen=True)
@@ -54,13 +53,13 @@ def command(
     cluster: grammar.ClusterOption = None,
     changes: grammar.SetOption = None,
     vary: grammar.SearchOption = None,
-    top: Annotated[int, typer.Option("--top", metavar="N", help="How many plans to print.")] = 20,
+    top: Annotated[int | None, typer.Option("--top", metavar="N", help="How many plans to print, 20 without.")] = None,
     objective: Annotated[str, typer.Option("--objective", help="step, memory or tokens-per-dollar.")] = "step",
     pareto: Annotated[
         str | None,
         typer.Option("--pareto", metavar="step,memory", help="Every plan than which none is better in all."),
     ] = None,
-    price: PriceOption = None,
+    price: grammar.PriceOption = None,
     workers: WorkersOption = 1,
     scheduler: SchedulerOption = None,
     checkpoint: CheckpointOption = None,
@@ -70,13 +69,17 @@ def command(
 ) -> None:
     """Run the verb."""
     several = () if pareto is None else objectives("--pareto", pareto)
-    if several and objective != "step":
-        raise SpecError.single("--objective", "", "does not go with --pareto", "leave one out")
-    grammar.suffixed(output, ENDINGS)
+    for option, idle in (("--objective", objective != "step"), ("--top", top is not None)):
+        if several and idle:
+            raise SpecError.single(option, "", "does not go with --pareto", "leave one out")
+    grammar.suffixed(output, (".json", ".txt", *grammar.TABLES))
     grammar.writable(output=output, checkpoint=checkpoint)
     problem = grammar.changed_problem(scenario, model, cluster, changes)
-    found = searched(problem, vary, top, objective, several, price, Means(workers, scheduler, checkpoint))
-    deliver(found, as_json, output, grammar.measured_step(measured, problem))
+    beside = grammar.measured_step(measured, problem)
+    found = searched(
+        problem, vary, TOP if top is None else top, objective, several, price, Means(workers, scheduler, checkpoint)
+    )
+    deliver(found, as_json, output, beside)
 
 
 def objectives(option: str, text: str) -> tuple[str, ...]:
@@ -121,9 +124,7 @@ def deliver(found: Search, as_json: bool, output: Path | None, measured_s: float
     """Print the best plans, or write them to a file; ``measured_s``: a step to set beside the best. [s]"""
     from moesim.report.search import search_table, write_rows
 
-    if output is not None and output.suffix in (".csv", ".parquet"):
-        write_rows(output, found)
-        output = None
+    output = grammar.written(output, lambda path: write_rows(path, found))
     plain, shown = found.to_dict(), search_table(found)
     if found.top:
         plain, shown = grammar.with_basis(plain, shown, found.top[0].answer, measured_s)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -18,7 +17,7 @@ def command(
     cluster: grammar.ClusterOption = None,
     changes: grammar.SetOption = None,
     top: Annotated[int, typer.Option("--top", min=1, help="Rows of each table.")] = 12,
-    plot: Annotated[Path | None, typer.Option("--plot", metavar="FILE", help="Draw a tornado plot.")] = None,
+    plot: grammar.PlotOption = None,
     as_json: grammar.JsonOption = False,
     output: grammar.OutputOption = None,
 ) -> None:
@@ -32,5 +31,7 @@ def command(
 
     answer = estimate(problem)
     if plot is not None:
-        report.tornado(answer, top, plot)
+        from moesim.report.figures import tornado
+
+        tornado(answer, top).save(plot)
     grammar.deliver(report.sensitivity_data(answer, top), report.sensitivity_table(answer, top), as_json, output)

@@ -39,7 +39,7 @@ def command(
     output: grammar.OutputOption = None,
 ) -> None:
     """Run the verb."""
-    grammar.suffixed(output, (".json", ".csv", ".parquet", ".txt"))
+    grammar.suffixed(output, (".json", ".txt", *grammar.TABLES))
     grammar.writable(output=output)
     axes = grammar.axes(vary)
     wanted = [word for text in show or () for word in grammar.values(text)]
@@ -55,17 +55,16 @@ def command(
     problems.raise_if_any()
     if axes is None:
         raise SpecError.single("--vary", "", "nothing is varied", "write for example --vary ep=8,16,32")
+    beside = grammar.measured_step(measured, problem)
     with _progress() as progress:
         found = sweep(problem, axes, by, progress=progress)
-    if output is not None and output.suffix in (".csv", ".parquet"):
-        write_rows(output, found)
-        output = None
+    output = grammar.written(output, lambda path: write_rows(path, found))
     plain = found.to_dict()
     plain["rows"] = plain["rows"][:top]
     shown: Any = sweep_table(found, top, wanted)
     best = found.best.answer if found.best else None
     if best is not None:
-        plain, shown = grammar.with_basis(plain, shown, best, grammar.measured_step(measured, problem))
+        plain, shown = grammar.with_basis(plain, shown, best, beside)
     grammar.deliver(plain, shown, as_json, output)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -24,13 +23,13 @@ def command(
     samples: Annotated[int, typer.Option("--samples", metavar="N", help="How many draws.")] = 2000,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Of the draws.")] = 0,
     top: Annotated[int, typer.Option("--top", min=1, help="Rows of the table.")] = 12,
-    plot: Annotated[Path | None, typer.Option("--plot", metavar="FILE", help="Draw a histogram.")] = None,
+    plot: grammar.PlotOption = None,
     as_json: grammar.JsonOption = False,
     output: grammar.OutputOption = None,
 ) -> None:
     """Run the verb."""
     grammar.drawable(plot)
-    grammar.suffixed(output, (".json", ".csv", ".parquet", ".txt"))
+    grammar.suffixed(output, (".json", ".txt", *grammar.TABLES))
     grammar.writable(plot=plot, output=output)
     problem = grammar.changed_problem(scenario, model, cluster, changes)
 
@@ -39,8 +38,6 @@ def command(
 
     found = uncertainty(problem, samples, seed)
     if plot is not None:
-        report.histogram(found, plot)
-    if output is not None and output.suffix in (".csv", ".parquet"):
-        report.write_samples(output, found)
-        output = None
+        report.histogram(found).save(plot)
+    output = grammar.written(output, lambda path: report.write_samples(path, found))
     grammar.deliver(found.to_dict(), report.uncertainty_table(found, top), as_json, output)

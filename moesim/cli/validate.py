@@ -42,7 +42,7 @@ def command(
             help="family (default), stack, gpu, is_moe, model, memory_kind; pairs: group (default), metric, shared.",
         ),
     ] = None,
-    plot: Annotated[Path | None, typer.Option("--plot", metavar="FILE", help="Draw predicted over measured.")] = None,
+    plot: grammar.PlotOption = None,
     budget: Annotated[
         bool, typer.Option("--budget", help="Say where errors come from, by family; as slow again.")
     ] = False,

@@ -27,11 +27,7 @@ def command(
     ] = None,
     fault: Annotated[
         list[str] | None,
-        typer.Option(
-            "--fault",
-            metavar="KIND:TARGET",
-            help="nic:node3.rail5, rail:5, switch:spine0, link:A-B, degrade:spine=0.5 or slow:node3=0.8.",
-        ),
+        typer.Option("--fault", metavar="KIND:TARGET", help=grammar.FAULTS),
     ] = None,
     reoptimise: grammar.ReoptimiseOption = None,
     measured: grammar.MeasuredOption = None,
@@ -46,7 +42,7 @@ def command(
     from moesim.report.whatif import whatif_table
     from moesim.studies.whatif import whatif
 
-    found = whatif(problem, variants, fault or (), grammar.field_names(reoptimise))
     beside = grammar.measured_step(measured, problem)
+    found = whatif(problem, variants, fault or (), grammar.field_names(reoptimise))
     told = grammar.with_basis(found.to_dict(), whatif_table(found), found.comparison.base, beside)
     grammar.deliver(*told, as_json, output)

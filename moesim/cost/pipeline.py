@@ -8,7 +8,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from moesim.base.numeric import Numeric
+from moesim.base.numeric import Numeric, first
 from moesim.cost.blocks import Blocks, PricedBlock, chunk_blocks, host_times, plan_blocks, repriced
 from moesim.cost.collectives import collective_time
 from moesim.cost.machine import Group
@@ -301,15 +301,11 @@ def _with_sends(
     seconds: Numeric = chunk.seconds + wait
     for send in sends:
         seconds = seconds + send
-    return seconds, lambda: chunk.categories | {"pp": sum(map(_first, sends), 0.0), "pcie": _first(wait)}
+    return seconds, lambda: chunk.categories | {"pp": sum(map(first, sends), 0.0), "pcie": first(wait)}
 
 
 def _firsts(parts: dict[str, Numeric]) -> dict[str, float]:
-    return {name: _first(seconds) for name, seconds in parts.items()}
-
-
-def _first(seconds: Numeric) -> float:
-    return float(np.ravel(seconds)[0])
+    return {name: first(seconds) for name, seconds in parts.items()}
 
 
 def boundary_time(plan: Plan, stage: int) -> Numeric:

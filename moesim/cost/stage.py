@@ -223,7 +223,7 @@ def chunk_times(works: list[ChunkWork]) -> list[ChunkTime]:
     seconds = durations.reshape(len(durations), -1)[:, 0].copy()
 
     def walk(which: int) -> dict[str, float]:
-        """Seconds of the critical path by category; they add up to the chunk's time."""
+        """Seconds of the critical path by category; they add up to the chunk's time. [s]"""
         totals: dict[str, float] = {}
         flat, low = works[which].flat, joined.first_rows[which]
         for row in joined.graph.duration_row[critical_path(first, joined.finals[which])].tolist():

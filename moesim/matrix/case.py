@@ -218,7 +218,7 @@ class Case:
 
     @property
     def exchanges(self) -> Numeric:
-        """1 where rows leave the rank, else 0."""
+        """1 where rows leave the rank, else 0. [-]"""
         sent = self.plan.model.moe is not None and self.choices.movement == "sent"
         return np.greater(self.plan.mesh.ep, 1) * sent * 1.0
 

@@ -19,9 +19,7 @@ def comparison_table(found: Comparison) -> RenderableType:
     varied, names = headings([case.name for case in columns])
     title = "terms of the step: the first case, then what each other one adds" + (f" by {varied}" if varied else "")
     table = Table(title=title, title_justify="left")
-    table.add_column("")
-    for name in names:
-        table.add_column(Text(name.replace(", ", "\n")), justify="right", overflow="fold")
+    add_cases(table, names)
     others = [case.answer for case in columns if case.answer is not None]
     deltas = [found.deltas_s(answer) for answer in others]
     for name in dict.fromkeys(name for delta in deltas for name in delta):
@@ -48,6 +46,13 @@ def comparison_table(found: Comparison) -> RenderableType:
     refused = (Text(f"refused {case.name}: {line}", style="red") for case in found.cases for line in case.refused)
     warned = (Text(f"note: {line}", style="yellow") for line in found.warnings)
     return Group(table, *refused, *warned)
+
+
+def add_cases(table: Table, names: Sequence[str]) -> None:
+    """Columns of a term and of each case, a change a line."""
+    table.add_column("")
+    for name in names:
+        table.add_column(Text(name.replace(", ", "\n")), justify="right", overflow="fold")
 
 
 def headings(names: Sequence[str]) -> tuple[str, list[str]]:

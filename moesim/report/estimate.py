@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from moesim.base.units import format_quantity
+from moesim.base.words import changes_in_words
 from moesim.result import Estimate
 
 NAMES = {
@@ -171,7 +172,7 @@ def variants(rows: Sequence[tuple[Mapping[str, str], Estimate | str]]) -> Render
     refused = []
     for case, result in rows:
         if isinstance(result, str):
-            refused.append(" ".join(f"{path}={value}" for path, value in case.items()) + f": {result}")
+            refused.append(f"{changes_in_words(case, ' ')}: {result}")
             continue
         style = "" if result.feasible else "red"
         table.add_row(

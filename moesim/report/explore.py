@@ -7,6 +7,7 @@ from os import PathLike
 from typing import Any
 
 from moesim.base.errors import SpecError, did_you_mean
+from moesim.base.words import changes_in_words, word
 from moesim.constraints import CHOICES
 from moesim.estimator import estimate
 from moesim.problem import Problem, load
@@ -72,9 +73,7 @@ class Explorer:
         self._show()
 
     def __repr__(self) -> str:
-        return (
-            f"Explorer({self._problem.name!r}: {', '.join(f'{k}={v}' for k, v in self.changes.items()) or 'as it is'})"
-        )
+        return f"Explorer({self._problem.name!r}: {changes_in_words(self.changes) or 'as it is'})"
 
     def _repr_mimebundle_(self, **told: Any) -> Any:
         return self.widget._repr_mimebundle_(**told)
@@ -121,7 +120,7 @@ class Explorer:
         if name in FLAGS:
             control = widgets.Checkbox(value=value, description=name, style=style)
         else:
-            options = [(_word(one), one) for one in _options(self._problem, name, value)]
+            options = [(word(one), one) for one in _options(self._problem, name, value)]
             kind = widgets.SelectionSlider if name in (*COUNTS, NODES) else widgets.Dropdown
             control = kind(options=options, value=value, description=name, style=style)
         control.observe(lambda change: self._moved(name, change["new"]), names="value")
@@ -197,7 +196,7 @@ def _put(control: Any, value: Any) -> None:
     """Show a value, also one that a default of the software brings and nobody offered."""
     options = getattr(control, "options", None)
     if options is not None and value not in [one for _, one in options]:
-        control.options = [*options, (_word(value), value)]
+        control.options = [*options, (word(value), value)]
     control.value = value
 
 
@@ -217,10 +216,6 @@ def _options(problem: Problem, name: str, value: Any) -> list[Any]:
     unique = dict.fromkeys([*found, value])
     unique.pop(0, None)
     return sorted(unique) if name in (*COUNTS, NODES) else list(unique)
-
-
-def _word(value: Any) -> str:
-    return ", ".join(value) or "none" if isinstance(value, tuple) else str(value)
 
 
 def _ipywidgets() -> Any:

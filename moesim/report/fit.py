@@ -6,6 +6,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from moesim.base.words import changes_in_words
 from moesim.report.estimate import gibibytes, memory_table, seconds
 from moesim.studies.fit import MOST_CHANGES, Fit
 
@@ -54,7 +55,7 @@ def _remedies(found: Fit) -> RenderableType:
     for one in found.remedies[:LISTED]:
         memory = one.answer.memory
         table.add_row(
-            Text(" ".join(f"{path}={value}" for path, value in one.changes.items())),
+            Text(changes_in_words(one.changes, " ")),
             gibibytes(memory.peak_bytes),
             gibibytes(memory.host_bytes_per_node) if memory.host_bytes_per_node else "",
             seconds(one.answer.step_time_s),

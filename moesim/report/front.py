@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from moesim.base.errors import SpecError
-from moesim.report.search import word
+from moesim.base.words import word
+from moesim.report.figures import WIDTH, Picture, blank
 from moesim.studies.search.answer import Found, Search
 from moesim.studies.search.ranking import MEMORY, MONEY, STEP
 
@@ -24,34 +24,33 @@ FIELDS = 3
 
 
 def draw(found: Search, path: Path) -> None:
-    """Draw the front over its first two objectives, a colour each machine; a third one is the size of the points."""
-    try:
-        import matplotlib as mpl
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise SpecError.single("--plot", "", "needs matplotlib", "pip install 'moesim[plot]'") from None
+    """Draw the front into a file, by its ending."""
+    front(found).save(path)
+
+
+def front(found: Search) -> Picture:
+    """The front over its first two objectives, a colour each machine; a third one is the size of the points."""
     first, second, *third = found.aim.objectives
-    with mpl.rc_context({"svg.hashsalt": "moesim", "font.size": 10, "svg.fonttype": "none"}):
-        figure = Figure(figsize=(9, 5.5), layout="constrained")
-        axes = figure.subplots()
-        for number, job in enumerate(found.jobs):
-            points = [one for one in found.top if one.job is job]
-            if points:
-                sizes = [_sizes(found, points, third[0])] if third else []
-                name = ", ".join(map(str, job.changes.values())) or job.problem.name
-                x, y = _values(points, first), _values(points, second)
-                axes.scatter(x, y, *sizes, color=COLOURS[number % len(COLOURS)], label=name, zorder=3)
-        if not third:
-            _stairs(axes, found, first, second)
-        _names(axes, found, first, second)
-        axes.set_xlabel(LABELS[first])
-        axes.set_ylabel(LABELS[second])
-        axes.set_title(_title(found, third), fontsize=10, loc="left")
-        axes.grid(visible=True, color="#dddddd", linewidth=0.6)
-        axes.spines[["top", "right"]].set_visible(False)
-        if len(found.jobs) > 1 and found.top:
-            axes.legend(fontsize=9, title=", ".join(found.jobs[0].changes))
-        figure.savefig(path, dpi=130, metadata={"Date": None} if path.suffix == ".svg" else {})
+    figure = blank(WIDTH, 5.5)
+    axes = figure.subplots()
+    for number, job in enumerate(found.jobs):
+        points = [one for one in found.top if one.job is job]
+        if points:
+            sizes = [_sizes(found, points, third[0])] if third else []
+            name = ", ".join(map(str, job.changes.values())) or job.problem.name
+            x, y = _values(points, first), _values(points, second)
+            axes.scatter(x, y, *sizes, color=COLOURS[number % len(COLOURS)], label=name, zorder=3)
+    if not third:
+        _stairs(axes, found, first, second)
+    _names(axes, found, first, second)
+    axes.set_xlabel(LABELS[first])
+    axes.set_ylabel(LABELS[second])
+    axes.set_title(_title(found, third), fontsize=10, loc="left")
+    axes.grid(visible=True, color="#dddddd", linewidth=0.6)
+    axes.spines[["top", "right"]].set_visible(False)
+    if len(found.jobs) > 1 and found.top:
+        axes.legend(fontsize=9, title=", ".join(found.jobs[0].changes))
+    return Picture(figure)
 
 
 def _title(found: Search, third: Sequence[str]) -> str:
@@ -72,7 +71,7 @@ def _values(points: Sequence[Found], objective: str) -> list[float]:
 
 
 def _sizes(found: Search, points: Sequence[Found], objective: str) -> list[float]:
-    """Areas of points, between the least and the most of the front."""
+    """Areas of points, between the least and the most of the front. [square points]"""
     every = _values(found.top, objective)
     span = (max(every) - min(every)) or 1.0
     return [20 + 180 * (value - min(every)) / span for value in _values(points, objective)]

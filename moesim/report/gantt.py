@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from moesim.base.errors import SpecError
 from moesim.report.figures import Picture, blank
 from moesim.report.lanes import COLOURS, bars
 from moesim.result import Timeline
@@ -15,7 +13,6 @@ from moesim.result import Timeline
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-SUFFIXES = (".svg", ".png", ".pdf")
 LETTERS = 1 / 55
 """Width of a task, as a share of the picture, from which it carries the number of its micro-batch."""
 
@@ -29,17 +26,6 @@ class Panel:
 
     title: str
     timeline: Timeline
-
-
-def drawable(path: Path | None) -> None:
-    """Refuse a file whose name asks for no kind of picture."""
-    if path is not None and path.suffix not in SUFFIXES:
-        raise SpecError.single("--plot", "", f"'{path.name}' names no kind of picture", "one of " + ", ".join(SUFFIXES))
-
-
-def write_gantt(path: Path, panels: Sequence[Panel]) -> None:
-    """Draw the panels into a file."""
-    gantt(panels).save(path)
 
 
 def gantt(panels: Sequence[Panel]) -> Picture:

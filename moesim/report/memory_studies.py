@@ -8,6 +8,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from moesim.base.words import changes_in_words
 from moesim.report.compare import change
 from moesim.report.estimate import gibibytes, seconds
 from moesim.studies.longest import Longest
@@ -44,7 +45,7 @@ def longest_table(found: Sequence[Longest]) -> RenderableType:
     for column in ("variant", "tokens", "step", "tokens/s per GPU", "slowdown per token", "GiB", "what stops the next"):
         table.add_column(column, justify="left" if column in ("variant", "what stops the next") else "right")
     for one in found:
-        name = ", ".join(f"{path}={value}" for path, value in one.changes.items()) or "as it stands"
+        name = changes_in_words(one.changes) or "as it stands"
         if one.answer is None:
             table.add_row(name, "none", "", "", "", "", one.next_refused)
             continue

@@ -6,14 +6,13 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
 
-from moesim.base.errors import SpecError
-from moesim.base.files import write_atomically
+from moesim.base.words import word
 from moesim.report.estimate import gibibytes, seconds
+from moesim.report.frames import write_frame
 from moesim.studies.fewest import Tried
 from moesim.studies.search.answer import Found, Progress, Search
 
@@ -90,15 +89,8 @@ def _slower(found: Search, one: Found) -> str:
     return ", ".join(f"{name} +{seconds(delta)}" for name, delta in terms)
 
 
-def word(value: Any) -> str:
-    """A value of a field as a cell of a table."""
-    return ",".join(map(str, value)) or "none" if isinstance(value, list | tuple) else str(value)
-
-
 def write_rows(path: Path, found: Search) -> None:
     """Write the best plans as a table of a file, a row each."""
-    import pandas as pd
-
     names = tuple(axis.name for axis in found.space.axes)
     rows = []
     for one in found.top:
@@ -109,14 +101,7 @@ def write_rows(path: Path, found: Search) -> None:
         numbers = ("num_gpus", "step_time_s", "low_s", "high_s", "peak_bytes", "tokens_per_dollar")
         row |= {name: told[name] for name in numbers if name in told}
         rows.append(row | {"binding": told["binding"]["resource"]})
-    frame = pd.DataFrame(rows)
-    if path.suffix == ".csv":
-        write_atomically(path, frame.to_csv(index=False))
-        return
-    try:
-        write_atomically(path, frame.to_parquet(index=False))
-    except ImportError:
-        raise SpecError.single("--out", str(path), "needs pyarrow", "pip install 'moesim[traces]'") from None
+    write_frame(path, rows)
 
 
 @contextmanager

@@ -1,9 +1,8 @@
-"""What an answer hangs on: a table of elasticities, and a tornado plot of what is uncertain."""
+"""What an answer hangs on: elasticities, and the swings of what is uncertain."""
 
 from __future__ import annotations
 
 import math
-from pathlib import Path
 from typing import Any
 
 from rich.console import Group, RenderableType
@@ -55,10 +54,3 @@ def sensitivity_table(answer: Estimate, top: int) -> RenderableType:
     for what, low, high in swings(answer, top):
         unsure.add_row(Text(what.name), seconds(low), seconds(high), f"{what.share:.1%}", what.evidence)
     return Group(moved, unsure)
-
-
-def tornado(answer: Estimate, top: int, path: Path) -> None:
-    """Draw the swings as bars around the estimate."""
-    from moesim.report.figures import tornado as picture
-
-    picture(answer, top).save(path)

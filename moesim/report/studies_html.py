@@ -8,12 +8,13 @@ from typing import Any
 
 from rich.console import RenderableType
 
+from moesim.base.words import word
 from moesim.report.compare import change, comparison_table, headings
 from moesim.report.estimate import NAMES, gibibytes, seconds
 from moesim.report.html import Column, Row, fragment
 from moesim.report.palette import SHORT_NAMES, TERM_COLOURS
 from moesim.report.scaling import scaling_table
-from moesim.report.search import RULES, TERMS, search_table, word
+from moesim.report.search import RULES, TERMS, search_table
 from moesim.report.sweep import short_names, sweep_table, verdict
 from moesim.report.whatif import whatif_table
 from moesim.result import Estimate

@@ -11,6 +11,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from moesim.base.words import changes_in_words, word
 from moesim.cost.pipeline import COMMUNICATION
 from moesim.report.compare import change
 from moesim.report.estimate import NAMES, gibibytes, seconds
@@ -40,7 +41,7 @@ def sweep_table(found: Sweep, top: int | None, show: Sequence[str] = ()) -> Rend
     table.add_column("loses by", overflow="fold")
     for row, answer in able:
         table.add_row(
-            *(Text(_word(value)) for value in row.case.values()),
+            *(Text(word(value)) for value in row.case.values()),
             seconds(answer.step_time_s),
             f"{answer.tokens_per_s_per_gpu:,.0f}",
             f"{answer.mfu:.1%}",
@@ -71,7 +72,7 @@ def _more(found: Sweep, able: Sequence[tuple[Row, Estimate]], what: str) -> Tabl
     for name, _ in cells:
         table.add_column(name, justify="right")
     for row, answer in able:
-        table.add_row(*(Text(_word(value)) for value in row.case.values()), *(cell(answer) for _, cell in cells))
+        table.add_row(*(Text(word(value)) for value in row.case.values()), *(cell(answer) for _, cell in cells))
     return table
 
 
@@ -163,7 +164,7 @@ def _refusals(found: Sweep) -> list[str]:
     lines = []
     for told, rows in groups.items():
         more = f" and {len(rows) - 1} more" if len(rows) > 1 else ""
-        lines.append(f"refused {_case(rows[0])}{more}: {'; '.join(told)}")
+        lines.append(f"refused {changes_in_words(rows[0].case, ' ')}{more}: {'; '.join(told)}")
     rest = lines[REFUSALS:]
     return lines[:REFUSALS] + ([f"{len(rest)} more ways to be refused: --json lists all"] if rest else [])
 
@@ -188,10 +189,10 @@ def _curve(one: Curve) -> RenderableType:
     for value, cost, told in zip(one.values, one.costs, one.told, strict=True):
         counts = f"{told['fitting']} of {told['rows']}"
         if not math.isfinite(cost):
-            table.add_row(Text(_word(value)), "", "", "", "", "", counts, "")
+            table.add_row(Text(word(value)), "", "", "", "", "", counts, "")
             continue
         table.add_row(
-            Text(_word(value)),
+            Text(word(value)),
             seconds(told["step_time_s"]),
             f"{told['tokens_per_s_per_gpu']:,.0f}",
             "" if cost == best else f"{cost / best - 1:.1%}",
@@ -208,15 +209,15 @@ def verdict(one: Curve) -> str:
     """The optimum of an axis, and beyond which values it costs more."""
     if one.optimum is None:
         return f"{one.name}: nothing fits"
-    told = f"{one.name}: best at {_word(one.optimum)}"
+    told = f"{one.name}: best at {word(one.optimum)}"
     within = f"within {TOLERANCE:.0%}"
     if len(one.plateau) == len(one.values):
         return f"{told}; all values are {within} of it"
     if len(one.plateau) == 1:
         return f"{told}; every other value costs more than {TOLERANCE:.0%} more, or does not fit"
-    words = list(map(_word, one.plateau))
+    words = list(map(word, one.plateau))
     if one.knees:
-        knees = " and ".join(map(_word, one.knees))
+        knees = " and ".join(map(word, one.knees))
         return f"{told}; {within} from {words[0]} to {words[-1]}, knee at {knees}"
     return f"{told}; {within}: {', '.join(words)}"
 
@@ -226,7 +227,7 @@ def write_rows(path: Path, found: Sweep) -> None:
     rows = []
     for row in found.rows:
         told = found.row_dict(row)
-        flat: dict[str, Any] = {name: _word(value) for name, value in row.case.items()} | {"state": told["state"]}
+        flat: dict[str, Any] = {name: word(value) for name, value in row.case.items()} | {"state": told["state"]}
         for name, value in told.items():
             if name in ("exposed_s", "breakdown_s", "slower_s"):
                 flat |= {f"{name.removesuffix('_s')}_{part}_s": one for part, one in value.items()}
@@ -238,11 +239,3 @@ def write_rows(path: Path, found: Sweep) -> None:
                 flat[name] = value
         rows.append(flat)
     write_frame(path, rows)
-
-
-def _case(row: Row) -> str:
-    return " ".join(f"{name}={_word(value)}" for name, value in row.case.items())
-
-
-def _word(value: Any) -> str:
-    return ",".join(map(str, value)) or "none" if isinstance(value, list | tuple) else str(value)

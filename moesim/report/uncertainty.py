@@ -9,7 +9,9 @@ from rich.table import Table
 from rich.text import Text
 
 from moesim.report.estimate import seconds
+from moesim.report.figures import Picture, blank
 from moesim.report.frames import write_frame
+from moesim.report.palette import BLUES, ORANGES, TERM_COLOURS
 from moesim.studies.uncertainty import Uncertainty
 
 LEAST = 0.0005
@@ -51,29 +53,22 @@ def agreement(found: Uncertainty) -> str:
     return f"no: {told}; the median is {middle:+.1%} of the estimate: {why}"
 
 
-def histogram(found: Uncertainty, path: Path) -> None:
-    """Draw the samples with the percentiles and the analytic interval."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot as plt
-
-    answer = found.answer
-    figure, axes = plt.subplots(figsize=(7.5, 3.6))
-    axes.hist(found.steps, bins=60, color="#0072b2")
-    axes.axvspan(answer.low_s, answer.high_s, color="#d55e00", alpha=0.15, label="analytic 90 % interval")
+def histogram(found: Uncertainty) -> Picture:
+    """The samples with the percentiles and the analytic interval."""
+    answer, figure = found.answer, blank(7.5, 3.6)
+    axes = figure.subplots()
+    axes.hist(found.steps, bins=60, color=BLUES[0])
+    axes.axvspan(answer.low_s, answer.high_s, color=ORANGES[0], alpha=0.15, label="analytic 90 % interval")
     axes.axvline(answer.step_time_s, color="black", label="estimate")
     for name, value in found.percentiles_s.items():
-        axes.axvline(value, color="#009e73", linestyle="--", linewidth=1)
+        axes.axvline(value, color=TERM_COLOURS["optimizer"], linestyle="--", linewidth=1)
         axes.annotate(name.upper(), (value, 1), xycoords=("data", "axes fraction"), ha="center", va="bottom")
     axes.set_xlabel("step time [s]")
     axes.set_ylabel(f"of {len(found.steps):,} samples")
     axes.set_title(answer.name, loc="left", pad=18)
     axes.legend(frameon=False)
     axes.spines[["top", "right"]].set_visible(False)
-    figure.tight_layout()
-    figure.savefig(path)
-    plt.close(figure)
+    return Picture(figure)
 
 
 def write_samples(path: Path, found: Uncertainty) -> None:

@@ -15,7 +15,7 @@ _FACTOR = re.compile(r"x(\d+(?:\.\d*)?(?:e[-+]?\d+)?|\.\d+)")
 
 
 def factor_of(value: Any) -> float | None:
-    """Return the factor that a value is written as, None where it is none.
+    """Return the factor that a value is written as, None where it is none. [-]
 
     Examples
     --------

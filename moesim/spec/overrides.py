@@ -75,6 +75,12 @@ def sm_driven(transport: str) -> bool:
     return any(name.endswith("_sm_bandwidth") for name in library.get("transports", transport).constants)
 
 
+def sms_paths(transport: str) -> tuple[str, ...]:
+    """Paths of the SMs that the kernels of a transport hold; none where it has no such number."""
+    constants = library.get("transports", transport).constants
+    return tuple(f"transports.{transport}.{key}" for key in ("num_sms", "inter_num_sms") if key in constants)
+
+
 def _spread(changes: Mapping[str, Any], where: str, problems: Collector) -> dict[str, Any]:
     """Changes with ``comm_sms`` as what it stands for."""
     found = {path: value for path, value in changes.items() if path != COMM_SMS}
@@ -86,8 +92,7 @@ def _spread(changes: Mapping[str, Any], where: str, problems: Collector) -> dict
         return found
     for name in library.names("transports"):
         if sm_driven(name):
-            constants = library.get("transports", name).constants
-            found |= {f"transports.{name}.{key}": told for key in ("num_sms", "inter_num_sms") if key in constants}
+            found |= dict.fromkeys(sms_paths(name), told)
     return found
 
 

@@ -40,8 +40,8 @@ RESTART_S = 600.0
 class Plan:
     """How a job saves and what breaks it. Times in s, bandwidths in B/s.
 
-    ``write_bandwidth``: of all writers together, in place of the storage's. ``writers``: nodes that write; all of them
-    where it is None. ``timeout_s``: of the watchdog that waits for the slowest rank. ``node_mttf_s``: of what is not
+    ``write_bandwidth``: of all writers together, in place of the storage's. ``writers``: ranks that write equal parts;
+    those that the layout makes where it is None. ``timeout_s``: of the watchdog that waits for the slowest rank. ``node_mttf_s``: of what is not
     counted with the GPUs. ``save``: who writes, one of :data:`moesim.studies.saving.SAVES`; ``writer_bandwidth``: of one
     writer, in place of that of all.
     """
@@ -125,7 +125,7 @@ def checkpoint(problem: Problem, plan: Plan | None = None) -> CheckpointAnswer:
     Raises
     ------
     SpecError
-        For an unknown storage or contents, more writers than nodes, and an interval that is shorter than a save.
+        For an unknown storage or contents, more writers than GPUs, and an interval that is shorter than a save.
     """
     plan = plan or Plan()
     if plan.contents not in CONTENTS:

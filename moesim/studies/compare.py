@@ -8,6 +8,7 @@ from typing import Any
 
 from moesim.base.display import Shown
 from moesim.base.errors import SpecError
+from moesim.base.words import changes_in_words
 from moesim.cost.plan import Plan
 from moesim.estimator import estimate
 from moesim.problem import Problem
@@ -15,6 +16,7 @@ from moesim.result import BREAKDOWN, EXTRA, Estimate
 from moesim.studies.faults import with_changes
 from moesim.studies.kernel_shares import outside_products
 from moesim.studies.search.search import search
+from moesim.workload.strategy import OFF
 
 HOUR = 3600.0
 
@@ -139,7 +141,7 @@ def comparison(
     wanted = [empty, *(one for one in variants if one)] if include_base else list(variants)
     for name, problem in problems.items():
         for changes in wanted:
-            told = ", ".join(f"{path.removeprefix('strategy.')}={value}" for path, value in changes.items())
+            told = changes_in_words({path.removeprefix("strategy."): value for path, value in changes.items()})
             column = " ".join(part for part in (name if len(problems) > 1 or not told else "", told) if part)
             try:
                 changed = with_changes(problem, changes, where) if changes else problem
@@ -148,7 +150,7 @@ def comparison(
                 issues += list(error.issues)
                 cases.append(Case(column, None, tuple(str(issue) for issue in error.issues)))
             else:
-                layout = {one: answer.strategy[one] for one in reoptimise}
+                layout = {one: answer.strategy.get(one, OFF.get(one)) for one in reoptimise}
                 cases.append(Case(column, answer, layout=layout, price=_price(price, changed), plan=plan))
     if sum(case.answer is not None for case in cases) < 2:
         raise SpecError(dict.fromkeys(issues))
@@ -156,7 +158,7 @@ def comparison(
 
 
 def _price(price: float | Mapping[str, float] | None, problem: Problem) -> float | None:
-    """The price of a GPU of a problem's nodes for an hour. [currency]"""
+    """The price of a GPU of a problem's nodes. [currency/h]"""
     if price is None or isinstance(price, float):
         return price
     node = problem.scenario.cluster.node

@@ -152,7 +152,7 @@ def diagnose(problem: Problem, measured: float | str, convention: str = "causal"
     """
     answer = estimate(problem)
     told = isinstance(measured, str)
-    measured_s = measured_step(str(measured), problem, answer, convention) if told else float(measured)
+    measured_s = measured_step(str(measured), problem, convention) if told else float(measured)
     gap = math.log(measured_s / answer.step_time_s)
     elasticities = {constant.setting or constant.path: constant.elasticity for constant in answer.constants}
     suspects = []

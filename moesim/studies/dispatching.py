@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from moesim.base.errors import SpecError
+from moesim.base.numeric import first
+from moesim.base.words import changes_in_words
 from moesim.problem import Problem
 from moesim.result import Estimate
 from moesim.studies.basis import basis
@@ -75,7 +75,7 @@ class Exchanges:
     def recommendation(self) -> str:
         """What to take, in words."""
         best = self.best
-        told = ", ".join(f"{path}={value}" for path, value in best.case.items()) or f"transport={best.transport}"
+        told = changes_in_words(best.case) or f"transport={best.transport}"
         fits = "" if best.answer.feasible else " (no case fits in memory)"
         share = best.exposed_s / best.answer.step_time_s
         return (
@@ -130,16 +130,16 @@ def exchange(problem: Problem, case: Mapping[str, Any]) -> Exchange:
     legs = [row for row in told.ops if row.lane == "ep" and row.category == "ep"]
     total = sum(row.seconds * row.calls for row in legs)
     kernels = sum(row.seconds * row.calls for row in told.ops if row.lane == "sm")
-    share = float(np.ravel(plan.contention("OV" if plan.strategy.overlap_ep else "F").kernels)[0])
+    share = first(plan.contention("OV" if plan.strategy.overlap_ep else "F").kernels)
     return Exchange(
         case,
         plan.strategy.transport,
         int(plan.strategy.ep),
-        int(np.ravel(group.nodes)[0]),
+        int(first(group.nodes)),
         {name: _leg(legs, name) for name in LEGS},
         total,
         answer.exposed_s["ep"],
-        float(np.ravel(plan.transport.sm_share(group, plan.machine) * plan.machine.gpu.num_sms)[0]),
+        first(plan.transport.sm_share(group, plan.machine) * plan.machine.gpu.num_sms),
         share * min(total / kernels, 1.0) if kernels else 0.0,
         plan.transport.host_syncs,
         max(float(stage["transport_bytes"]) for stage in answer.memory.stages),

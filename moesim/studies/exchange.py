@@ -15,8 +15,8 @@ from moesim.cost.from_spec import leg_residuals
 from moesim.cost.machine import Group
 from moesim.cost.transports import leg_time, reached_domains, reached_ranks, transports
 from moesim.problem import from_names
-from moesim.spec import library
 from moesim.spec.load import load_specs
+from moesim.spec.overrides import sms_paths
 from moesim.studies.collective_health import NOTES, SICK
 from moesim.studies.collectives import setting
 from moesim.studies.step_factors import at_factors
@@ -163,11 +163,10 @@ def exchanged(
 
 
 def _sms(transport: str, num_sms: int) -> dict[str, Any]:
-    constants = library.get("transports", transport).constants
-    names = [name for name in ("num_sms", "inter_num_sms") if name in constants]
-    if not names:
+    paths = sms_paths(transport)
+    if not paths:
         raise SpecError.single("--num-sms", "", f"transport {transport} has no such number", "leave it out")
-    return {f"transports.{transport}.{name}": str(num_sms) for name in names}
+    return dict.fromkeys(paths, str(num_sms))
 
 
 def verdict(expected: Exchanged, measured: str) -> dict[str, Any]:

@@ -6,9 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from moesim.base.display import Shown
+from moesim.base.numeric import first
 from moesim.cost.blocks import Blocks, Name, chunk_blocks, price_blocks
 from moesim.cost.chunk_graph import LANES
 from moesim.cost.memory import rank_memory
@@ -136,7 +135,7 @@ def message_bytes(work: Work) -> float:
 def bound(plan: Plan, priced: PricedOp) -> str:
     """What limits an operation: the larger of its two roofline times, its link, or the fixed time of a kernel."""
     work, gpu = priced.op.work, plan.machine.gpu
-    if float(np.ravel(priced.seconds)[0]) == 0:
+    if first(priced.seconds) == 0:
         return "nothing"
     if isinstance(work, Message | ExpertLeg):
         axis = work.axis if isinstance(work, Message) else "ep"

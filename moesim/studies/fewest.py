@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from moesim.base.words import changes_in_words
 from moesim.problem import Problem
 from moesim.studies.basis import basis
 from moesim.studies.search.answer import Search
@@ -47,7 +48,7 @@ class Fewest:
     @property
     def name(self) -> str:
         """What is changed."""
-        return ", ".join(f"{path}={value}" for path, value in self.case.items())
+        return changes_in_words(self.case)
 
     def to_dict(self, measured_s: float | None = None) -> dict[str, Any]:
         """Plain values in SI units; ``basis``: the step of the fastest layout on the fewest nodes."""

@@ -18,7 +18,7 @@ CONVENTION_WORDS = {
 }
 """What each convention of model FLOPs counts, and stacks whose published tables print it."""
 _TOKENS = re.compile(
-    r"([\d.,]+) ?([kM]?) ?tok(?:ens?)?(?:/s|/sec|ps)(?: ?(/GPU|per GPU|total))?(?: ?(total))?", re.IGNORECASE
+    r"([\d.,]+(?:e\d+)?) ?([kM]?) ?tok(?:ens?)?(?:/s|/sec|ps)(?: ?(/GPU|per GPU|total))?(?: ?(total))?", re.IGNORECASE
 )
 _SIZES = {"": 1.0, "k": 1e3, "m": 1e6}
 _SHARE = re.compile(r"([\d.]+) ?%(?: ?MFU)?", re.IGNORECASE)
@@ -38,22 +38,22 @@ class Utilisation:
     counts: str
 
 
-def flop_per_token(problem: Problem, answer: Estimate, convention: str) -> float:
+def flop_per_token(problem: Problem, convention: str) -> float:
     """Model FLOPs of one token in a convention. [FLOP]"""
     if convention == "causal":
-        return answer.model_flop_per_token
+        return problem.plan().flop_per_token
     return problem.model.flop_per_token(problem.sequence_length, convention)
 
 
-def measured_step(text: str, problem: Problem, answer: Estimate, convention: str = "causal") -> float:
+def measured_step(text: str, problem: Problem, convention: str = "causal") -> float:
     """Return the step that a measured number stands for. [s]
 
     Parameters
     ----------
     text
         ``12.3s``, ``1234 tok/s`` (of a GPU), ``1.2M tok/s total``, ``245 TFLOP/s`` (of a GPU) or ``9.5%`` (MFU).
-    problem, answer
-        What ran, and its estimate.
+    problem
+        What ran.
     convention
         How the FLOPs of the last two are counted, one of :data:`moesim.workload.model.FLOPS_CONVENTIONS`.
 
@@ -67,7 +67,6 @@ def measured_step(text: str, problem: Problem, answer: Estimate, convention: str
         raise SpecError.single("--convention", "", what, did_you_mean(convention, FLOPS_CONVENTIONS))
     tokens = problem.global_batch * problem.sequence_length
     of_gpu, peak = tokens / problem.machine.num_gpus, float(problem.machine.gpu.bf16_flop_rate)
-    flop = flop_per_token(problem, answer, convention) * of_gpu
     plain = text.strip()
     if found := _TOKENS.fullmatch(plain):
         rate = _number(text, found[1]) * _SIZES[found[2].lower()]
@@ -77,13 +76,14 @@ def measured_step(text: str, problem: Problem, answer: Estimate, convention: str
         share = _number(text, found[1]) / 100
         if share >= 1:
             raise SpecError.single("--measured", "", f"an MFU of '{text}' is not below 100 %")
+        flop = flop_per_token(problem, convention) * of_gpu
         return _positive(text, flop / (share * peak) if share else 0.0)
     try:
         if not _RATE.fullmatch(plain):
             seconds = parse_quantity(plain, "time")
         else:
             rate = parse_quantity(re.sub(r" ?(/GPU|per GPU)$", "", plain, flags=re.IGNORECASE), "flop_rate")
-            seconds = flop / rate if rate else 0.0
+            seconds = flop_per_token(problem, convention) * of_gpu / rate if rate else 0.0
     except ValueError as error:
         raise SpecError.single("--measured", "", str(error), "or '1234 tok/s', '245 TFLOP/s', '9.5%' of MFU") from None
     return _positive(text, seconds)
@@ -95,7 +95,7 @@ def utilisations(problem: Problem, answer: Estimate, measured_s: float) -> tuple
     peak = float(problem.machine.gpu.bf16_flop_rate)
     found = []
     for name, words in CONVENTION_WORDS.items():
-        each = flop_per_token(problem, answer, name)
+        each = flop_per_token(problem, name)
         rates = [each * of_gpu / seconds for seconds in (answer.step_time_s, measured_s)]
         found.append(Utilisation(name, each, rates[0], rates[0] / peak, rates[1], rates[1] / peak, words))
     return tuple(found)

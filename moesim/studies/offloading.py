@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from moesim.base.errors import SpecError, did_you_mean
+from moesim.base.numeric import first
 from moesim.base.units import parse_quantity
 from moesim.cost.blocks import price_blocks
 from moesim.cost.offload import expert_bytes, offloaded_bytes, optimizer_parts, pcie_time
@@ -131,7 +130,7 @@ def _linked(problem: Problem, base: Estimate, what: str, link: str, share: float
     changed = problem.with_changes({WHAT[what]: share, "gpu.pcie_bandwidth": f"{bandwidth!r} B/s"}, "--h2d")
     answer, plan = estimate(changed), changed.plan()
     tokens, even = _break_even(plan) if what == "experts" else (None, None)
-    optimizer = sum(sum(map(_first, optimizer_parts(plan, rank).values())) for rank in range(int(plan.strategy.pp)))
+    optimizer = sum(sum(map(first, optimizer_parts(plan, rank).values())) for rank in range(int(plan.strategy.pp)))
     return Linked(
         link,
         bandwidth,
@@ -153,13 +152,13 @@ def _chunks(problem: Problem, plan: Plan) -> tuple[Chunk, ...]:
     found = []
     for (kind, where), row in times.graph.rows.items():
         if kind in ("F", "BW", "B") and isinstance(where, int):
-            copied, computing = _first(moved[where]), _first(times.durations[row])
-            found.append(Chunk(where, kind, copied, computing, _first(pcie_time(copied, plan.machine.gpu))))
+            copied, computing = first(moved[where]), first(times.durations[row])
+            found.append(Chunk(where, kind, copied, computing, first(pcie_time(copied, plan.machine.gpu))))
     return tuple(sorted(found, key=lambda one: (one.stage, one.kind != "F")))
 
 
 def _break_even(plan: Plan) -> tuple[float, float]:
-    """Tokens of an expert in a micro-batch, and those whose forward products last as long as the copy of its weights.
+    """Tokens of an expert in a micro-batch, and those whose forward products last as long as the copy of its weights. [-]
 
     Products of few tokens do not get faster with fewer; the rate is that of the job at hand, so far below the job's own
     tokens the break-even is an upper bound.
@@ -170,14 +169,10 @@ def _break_even(plan: Plan) -> tuple[float, float]:
     sequence = plan.sequence_length / (strategy.tp * strategy.cp if strategy.sequence_parallel else strategy.cp)
     tokens = float(strategy.micro_batch * sequence * moe.top_k * strategy.ep / moe.num_experts)
     routed = next(
-        block for name, block in price_blocks(plan).items() if not isinstance(name, str) and _first(block.params.routed)
+        block for name, block in price_blocks(plan).items() if not isinstance(name, str) and first(block.params.routed)
     )
     products = sum(
-        _first(op.seconds) for op in routed.forward if isinstance(op.op.work, Gemm) and op.op.category == "grouped_gemm"
+        first(op.seconds) for op in routed.forward if isinstance(op.op.work, Gemm) and op.op.category == "grouped_gemm"
     )
-    copying = _first(pcie_time(expert_bytes(plan, routed.params), plan.machine.gpu))
+    copying = first(pcie_time(expert_bytes(plan, routed.params), plan.machine.gpu))
     return tokens, tokens * copying / products if products else float("inf")
-
-
-def _first(value: Any) -> float:
-    return float(np.ravel(value)[0])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from moesim.base.errors import SpecError
@@ -45,7 +46,9 @@ class Railed:
         return told | self.price.to_dict() | {"tier_bytes": self.tier_bytes, "crosses_rails": self.crosses_rails}
 
 
-def railed(collective: str, size: float, cluster: str, fabric: str | None, pxn: Sequence[bool]) -> tuple[Railed, ...]:
+def railed(
+    collective: str, size: float, cluster: str, fabric: str | None, pxn: Sequence[bool], own: Sequence[Path] = ()
+) -> tuple[Railed, ...]:
     """Price a collective on a network with rails, with PXN and without.
 
     Parameters
@@ -58,17 +61,18 @@ def railed(collective: str, size: float, cluster: str, fabric: str | None, pxn: 
         ``NODE:count``, and the network, else the usual one of the node.
     pxn
         The ways to price.
+    own
+        Calibrations in place of the shipped ones.
 
     Raises
     ------
     SpecError
         Where the network has no rails.
     """
-    return tuple(_one(collective, size, cluster, fabric, on) for on in pxn)
+    return tuple(_one(collective, size, setting(cluster, fabric=fabric, pxn=on, own=own), on) for on in pxn)
 
 
-def _one(collective: str, size: float, cluster: str, fabric: str | None, on: bool) -> Railed:
-    where = setting(cluster, fabric=fabric, pxn=on)
+def _one(collective: str, size: float, where: Setting, on: bool) -> Railed:
     network = _network(where)
     if not on and network.kind == "rail-only":
         why = "nothing joins the rails above their leaves: without PXN a GPU reaches its own rail alone"

@@ -30,7 +30,7 @@ SAVES = {
 class Saving:
     """A save, part by part. Sizes in B, times in s.
 
-    ``writers``: ranks or nodes that write. ``heaviest_bytes`` of the writer that has most, ``mean_bytes`` of all that
+    ``writers``: ranks that write. ``heaviest_bytes`` of the writer that has most, ``mean_bytes`` of all that
     write; ``node_bytes``: what the node with most of it writes. ``blocking_s``: what stands before the first byte is
     written, on every rank: the copy to the host, and the collection where one rank writes. ``limits_s``: how long each
     thing alone would need; the longest bounds the save.

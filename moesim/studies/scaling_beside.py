@@ -8,6 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 from moesim.base.errors import SpecError
+from moesim.base.words import changes_in_words
 from moesim.problem import Problem
 from moesim.result import Estimate
 from moesim.studies.scaling import Point, scaled
@@ -24,7 +25,7 @@ class Way:
     @property
     def name(self) -> str:
         """What is changed."""
-        return ", ".join(f"{path}={value}" for path, value in self.changes.items()) or "as it stands"
+        return changes_in_words(self.changes) or "as it stands"
 
 
 @dataclass(frozen=True)

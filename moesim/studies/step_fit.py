@@ -78,7 +78,7 @@ class FamilyFit:
         return self.after if self.kept else self.before
 
     def of(self, group: str) -> dict[str, float]:
-        """Factors that the runs of a group are judged with."""
+        """Factors that the runs of a group are judged with. [-]"""
         return self.folds.get(group, {}) if self.kept else {}
 
 

@@ -216,7 +216,7 @@ def _steps(plan: Plan, draws: Mapping[str, Floats], spreads: Mapping[str, float]
 
 
 def _bounded(plan: Plan, path: str, factor: Floats) -> Floats:
-    """A factor that leaves a share a share."""
+    """A factor that leaves a share a share. [-]"""
     sourced = plan.machine.provenance.get(path)
     most = type(sourced).most if sourced is not None else math.inf
     return factor if sourced is None or math.isinf(most) else np.minimum(factor, most / sourced.value)

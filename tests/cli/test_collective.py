@@ -316,3 +316,26 @@ def test_an_unknown_fabric_is_one_line(moesim):
         "collective", "allreduce", "--cluster", "hgx-h100:64", "--size", "1GiB", "--fabric", "toru3d"
     ).lines
     assert line == "no fabric 'toru3d'; did you mean 'torus3d'?"
+
+
+def test_with_pxn_and_without(moesim):
+    call = ("collective", "alltoall", "--cluster", "hgx-h100:32", "--fabric", "rail-ndr400:2", "--size", "1GiB")
+    found = moesim(*call, "--pxn", "on,off", "--measured", "30GB/s", "--json").json
+    on, off = found["cases"]
+    assert (on["pxn"], on["crosses_rails"], off["pxn"], off["crosses_rails"]) == (True, False, False, True)
+    assert found["ratio"] == pytest.approx(off["time_s"] / on["time_s"])
+    assert found["share_of_expected"] == pytest.approx(30e9 / on["busbw_bytes_per_s"])
+    assert "crosses rails" in moesim(*call, "--pxn", "off").out
+
+
+@pytest.mark.parametrize(
+    ("options", "line"),
+    [
+        (("--pxn", "maybe"), "--pxn: 'maybe' is not on or off"),
+        (("--pxn", "on", "--algo", "ring"), "--pxn: is for whole nodes as they are"),
+        (("--pxn", "off", "--fabric", "rail-only", "--measured", "30GB/s"), "--measured: nothing is priced"),
+    ],
+)
+def test_pxn_that_cannot_be_asked(moesim, options, line):
+    (found,) = moesim("collective", "alltoall", "--cluster", "hgx-h100:4", "--size", "1GiB", *options).lines
+    assert found.startswith(line)

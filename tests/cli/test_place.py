@@ -17,9 +17,9 @@ def test_place(moesim):
 
 
 def test_as_people_read_it(moesim):
-    shown = moesim("place", "qwen3-235b-h100x256")
+    shown = moesim("place", "qwen3-235b-h100x256", "--measured", "19.7s")
     assert shown.code == 0
-    for words in ("rail-ndr400", "tp-dp-pp", "ep-pp", "none is faster"):
+    for words in ("rail-ndr400", "tp-dp-pp", "ep-pp", "none is faster", "measured 19.7 s"):
         assert words in " ".join(shown.out.split())
 
 

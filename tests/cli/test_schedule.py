@@ -136,7 +136,7 @@ def test_the_picture(moesim, small_here, suffix):
         (["--schedule", "missing.csv"], "missing.csv: cannot be read: No such file or directory; name a CSV"),
         (
             ["--schedule", "1f1b", "--plot", "x.gif"],
-            "--plot: 'x.gif' names no kind of picture; one of .svg, .png, .pdf",
+            "--plot: 'x.gif' is no picture; end it in .svg, .png, .pdf",
         ),
         (["--schedule", "1f1b", "--plot", "no/x.svg"], "--plot: there is no folder 'no'; make it, or name another"),
     ],
@@ -174,6 +174,10 @@ def test_schedules_without_a_job(moesim):
         (("--times", "1,1,0", "--pp", 4, "--micro-batches", 8), "--times: '1,1,0' is not F,B,W above zero"),
         (("--times", "1,1,1", "--pp", 4), "--times: --times, --pp and --micro-batches go together"),
         (("zoo-002", "--pp", 4), "--times: --times, --pp and --micro-batches go together"),
+        (
+            ("--times", "1,1,1", "--pp", 4, "--micro-batches", 8, "--measured", "1s"),
+            "--times: --times, --pp and --micro-batches go together",
+        ),
         (("--times", "1,1,1", "--pp", 4, "--micro-batches", 8, "--schedule", "none"), "--schedule: "),
     ],
 )

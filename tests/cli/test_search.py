@@ -55,6 +55,7 @@ def test_a_table_and_a_file(moesim, small_file, tmp_path):
         (("--objective", "money"), "no objective"),
         (("--pareto", "step,cost"), "'cost' is no objective"),
         (("--pareto", "step"), "is not several objectives"),
+        (("--pareto", "step,memory", "--top", "3"), "--top: does not go with --pareto"),
         (("--top", "0"), "--top"),
         (("-o", "best.xml"), "no answer of the kind"),
     ],
@@ -73,7 +74,9 @@ def test_the_fewest_nodes_on_which_a_job_fits(moesim, small_file):
     assert all(not one["plans_fitting"] for one in tried[:-1])
     assert answer["nodes"] == tried[-1]["nodes"]
     assert tried[-1]["plans_fitting"] > 0
-    assert str(answer["nodes"]) in moesim(*options, *heavy).out
+    shown = moesim(*options, *heavy, "--measured", "9s").out
+    assert str(answer["nodes"]) in shown
+    assert "measured 9 s" in shown
 
 
 LAYOUTS = ("--vary", "tp=1,2", "--vary", "ep=2,8", "--vary", "recompute=none,full")

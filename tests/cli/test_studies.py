@@ -49,6 +49,11 @@ def test_sensitivity(moesim, tmp_path):
     [
         (("scale", JOB, "--nodes", "two"), "--nodes: 'two' is no list of node counts"),
         (("scale", JOB, "--nodes", "32", "--fixed", "gbs"), "--fixed: 'gbs' is nothing to keep"),
+        (
+            ("scale", JOB, "--nodes", "32", "--beside", "ep=16", "--plot", "a.svg"),
+            "--plot: draws the job as it stands",
+        ),
+        (("scale", JOB, "--nodes", "32", "--measured", "soon"), "--measured: 'soon'"),
         (("budget", JOB, "--tokens", "many"), "--tokens: 'many' is no number of tokens"),
         (("budget", JOB, "--tokens", "1T", "--deadline", "-3d"), "--deadline: "),
         (("budget", JOB, "--tokens", "1T", "--price", "hgx-h100=2/h"), "--price: 'hgx-h100=2/h' is for several"),

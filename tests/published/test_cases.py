@@ -4,8 +4,6 @@ A case with a ``cause`` is missed and says why: it fails here as soon as it is m
 """
 
 import re
-import runpy
-import sys
 from collections import Counter
 from pathlib import Path
 
@@ -16,13 +14,9 @@ SECONDS = re.compile(r"\| [\d.]+ \|$|^\d+ s of one core", re.M)
 
 
 @pytest.fixture(scope="module")
-def script():
+def script(names_of):
     """Names of the script that writes the page."""
-    sys.path.insert(0, str(DOCS))
-    try:
-        return runpy.run_path(str(DOCS / "make_cases.py"))
-    finally:
-        sys.path.remove(str(DOCS))
+    return names_of("make_cases")
 
 
 @pytest.fixture(scope="module")

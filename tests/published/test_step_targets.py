@@ -1,7 +1,5 @@
 """Published effects of methods: their direction, their size, and the page that shows them; ``-rP`` prints the errors."""
 
-import runpy
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,13 +11,9 @@ DOCS = ROOT / "docs"
 
 
 @pytest.fixture(scope="module")
-def page():
+def page(names_of):
     """Names of the script that writes the page."""
-    sys.path.insert(0, str(DOCS))
-    try:
-        return runpy.run_path(str(DOCS / "make_accuracy_targets.py"))
-    finally:
-        sys.path.remove(str(DOCS))
+    return names_of("make_accuracy_targets")
 
 
 @pytest.fixture(scope="module")

@@ -34,12 +34,12 @@ def printed(answer):
     ["time", "tokens", "tokens of a GPU", "tokens of all", "rate", "rate of a GPU", "mfu", "mfu with its name"],
 )
 def test_all_ways_to_print_a_step_are_the_same_step(qwen, answer, printed, kind):
-    assert measured_step(printed[kind], qwen, answer) == pytest.approx(answer.step_time_s, rel=1e-5)
+    assert measured_step(printed[kind], qwen) == pytest.approx(answer.step_time_s, rel=1e-5)
 
 
 def test_a_convention_that_counts_more_makes_the_step_longer(qwen, answer):
     """The same TFLOP/s is a longer step where all keys were counted."""
-    causal, full = (measured_step("250 TFLOP/s", qwen, answer, name) for name in ("causal", "full"))
+    causal, full = (measured_step("250 TFLOP/s", qwen, name) for name in ("causal", "full"))
     assert full > causal
     assert full / causal == pytest.approx(
         qwen.model.flop_per_token(4096, "full") / answer.model_flop_per_token, rel=1e-9
@@ -70,5 +70,5 @@ def test_every_convention_is_told(qwen, answer):
 )
 def test_bad_input(qwen, answer, text, convention, line):
     with pytest.raises(SpecError) as error:
-        measured_step(text, qwen, answer, convention)
+        measured_step(text, qwen, convention)
     assert str(error.value).startswith(line)

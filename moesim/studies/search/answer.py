@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from moesim.base.display import Shown
-from moesim.reading import plain_strategy
+from moesim.reading import plain_fields, plain_strategy
 from moesim.result import Estimate
 from moesim.studies.search.block import Counts
 from moesim.studies.search.jobs import Job
@@ -31,11 +31,11 @@ class Found:
 
     def to_dict(self, names: tuple[str, ...]) -> dict[str, Any]:
         """Plain values in SI units; ``names``: the fields that were varied."""
-        answer, strategy = self.answer, plain_strategy(self.plan.strategy)
+        answer = self.answer
         money = {} if self.job.price is None else {"tokens_per_dollar": self.tokens_per_dollar}
         return {
-            "strategy": strategy,
-            "varied": {**self.job.changes, **{name: strategy[name] for name in names}},
+            "strategy": plain_strategy(self.plan.strategy),
+            "varied": {**self.job.changes, **plain_fields(self.plan.strategy, names)},
             "num_gpus": self.job.problem.machine.num_gpus,
             "step_time_s": self.plan.step_time_s,
             "low_s": answer.low_s,

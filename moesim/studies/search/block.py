@@ -326,4 +326,5 @@ def _in_tables(problem: Problem, strategy: Strategy) -> bool:
         or problem.machine.runtime.local_accumulation
         or strategy.two_batch_overlap
         or strategy.activation_offload
+        or strategy.expert_offload
     )

@@ -44,6 +44,7 @@ CHOICES = {
     "two_batch_overlap": (False, True),
     "optimizer": ("adam", "muon"),
     "optimizer_offload": (0.0, 0.5),
+    "expert_offload": (0.0, 0.5),
     "stale_gradients": (False, True),
 }
 
@@ -233,6 +234,14 @@ def test_shapes_that_hold_too_much_are_not_priced(tiny, capacity):
     assert found.plans_fitting + found.plans_bounded >= np.count_nonzero(exact.fits)
     best = sorted(exact.step_time_s[exact.fits])[:2]
     assert [one.plan.step_time_s for one in found.top] == pytest.approx(best, rel=1e-9)
+
+
+def test_methods_that_are_off_are_told_too(tiny):
+    found = search(tiny, {"expert_offload": [0.0, 0.5], "delay_wgrad": [False, True]}, top=4)
+    varied = [one.to_dict(("expert_offload", "delay_wgrad"))["varied"] for one in found.top]
+    assert {(one["expert_offload"], one["delay_wgrad"]) for one in varied} >= {(0.0, False), (0.5, False)}
+    for one in found.top:
+        assert one.plan.peak_bytes == pytest.approx(one.answer.memory.peak_bytes)
 
 
 def test_other_objectives(tiny):
