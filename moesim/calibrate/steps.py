@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from moesim.calibrate.fit import Parameter, fitted
+from moesim.calibrate.fit import Parameter, fitted, soft
 from moesim.spec.calibration import NORMAL_95
 
 Floats = NDArray[np.floating[Any]]
@@ -57,15 +57,24 @@ def fit_steps(near: Linear, parameters: Sequence[Parameter], what: str = "steps"
     parameters
         Factors, prior 1, in the order of their importance.
     """
-    names, counts = np.unique(near.groups, return_counts=True)
-    size = dict(zip(names.tolist(), counts.tolist(), strict=True))
-    weights = np.array([size[name] ** -0.5 for name in near.groups.tolist()])
+    weights = _weights(near.groups)
 
     def predict(values: Mapping[str, float]) -> Floats:
         place = np.log([values[one.name] for one in parameters])
         return np.asarray(np.exp(near.log_steps + near.slopes @ (place - near.point)))
 
     return fitted(predict, near.measured, parameters, what=what, noise=NOISE, starts=1, weights=weights).values
+
+
+def _weights(groups: Names) -> Floats:
+    """What each row counts. [-]"""
+    _, places, counts = np.unique(groups, return_inverse=True, return_counts=True)
+    return np.asarray(counts[places] ** -0.5)
+
+
+def loss(log_errors: Floats, groups: Names) -> float:
+    """What a fit makes small, of errors that it made or has not seen: the soft L1 loss of its rows, on average. [-]"""
+    return float(np.average(soft(log_errors / NOISE) ** 2, weights=_weights(groups)))
 
 
 def without_each(near: Linear, parameters: Sequence[Parameter]) -> dict[str, dict[str, float]]:

@@ -22,6 +22,7 @@ from moesim.calibrate.steps import (
     can_be_fitted,
     errors_without_each,
     fit_steps,
+    loss,
     spread_rows,
     step_error,
     without_each,
@@ -164,15 +165,8 @@ def fit_family(name: str, runs: list[FitRun], apply: Callable[..., Iterable[Any]
 
 
 def is_better(after: Floats, before: Floats, groups: NDArray[np.str_]) -> bool:
-    """Whether cross-validated errors are smaller than those with the sources, by more than chance among groups.
-
-    The median must be no larger, and the mean of what groups gain larger than its standard error: runs of a group share a
-    model and a GPU, and so their errors.
-    """
-    gain = np.abs(before) - np.abs(after)
-    gains = np.array([np.mean(gain[groups == name]) for name in np.unique(groups)])
-    chance = float(np.std(gains, ddof=1) / np.sqrt(len(gains))) if len(gains) > 1 else float("inf")
-    return float(np.mean(gains)) > chance and float(np.median(np.abs(after))) <= float(np.median(np.abs(before)))
+    """Whether the loss that a fit makes small is smaller on groups that it has not seen than with the sources."""
+    return loss(after, groups) < loss(before, groups)
 
 
 def _linear(

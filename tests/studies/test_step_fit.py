@@ -133,22 +133,13 @@ def test_a_run_is_judged_by_a_fit_that_has_not_seen_it(overlay):
 
 @pytest.mark.parametrize(
     ("after", "better"),
-    [
-        ([0.1, -0.1, 0.1], True),
-        ([0.2, -0.2, 0.2], False),
-        ([0.25, -0.25, 0.0], False),
-        ([0.1, 0.1, 0.9], False),
-        ([0.0, 0.21, 0.31], False),
-    ],
-    ids=["every group gains", "one group gains", "median larger", "mean larger", "a gain that one group makes alone"],
+    [([0.1, -0.1, 0.1], True), ([0.2, -0.2, 0.2], True), ([0.25, -0.25, 0.3], False), ([0.1, 0.1, 0.9], False)],
 )
-def test_factors_are_kept_where_groups_gain_more_than_by_chance(after, better):
-    groups = np.array(["a", "b", "c"])
-    assert is_better(np.array(after), np.array([0.2, -0.2, 0.3]), groups) is better
+def test_factors_are_kept_where_groups_that_they_have_not_seen_lose_less(after, better):
+    assert is_better(np.array(after), np.array([0.2, -0.2, 0.3]), np.array(["a", "b", "c"])) is better
 
 
-def test_runs_of_one_group_are_one_piece_of_evidence():
-    before, after = np.array([0.3, 0.3, 0.3, 0.3, 0.2, 0.2]), np.array([0.1, 0.1, 0.1, 0.1, 0.2, 0.2])
+def test_runs_of_one_group_count_as_less_than_as_many_groups():
+    before, after = np.array([0.3, 0.3, 0.3, 0.3, 0.1, 0.1]), np.array([0.2, 0.2, 0.2, 0.2, 0.25, 0.25])
     assert is_better(after, before, np.array(list("abcdef")))
-    assert not is_better(after, before, np.array(list("aaaabb")))
-    assert not is_better(after, before, np.array(["one"] * 6))
+    assert not is_better(after, before, np.array(list("aaaabc")))
