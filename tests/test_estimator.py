@@ -128,7 +128,7 @@ def test_constants_pull_the_right_way(estimates):
 def test_a_longer_kernel_speeds_up_only_others_that_share_the_sms(small, sample, monkeypatch):
     """What a transport takes from the SMs is spread over the kernels beside it in proportion to their time."""
     merged = [strategy for strategy in sample(40, 7) if strategy.overlap_ep and strategy.transport == "nccl-alltoall"]
-    monkeypatch.setattr(NcclAllToAll, "sm_share", lambda self, machine: 0.0)
+    monkeypatch.setattr(NcclAllToAll, "sm_share", lambda self, group, machine: 0.0)
     assert merged
     for strategy in merged:
         for constant in estimate(small, strategy).constants:

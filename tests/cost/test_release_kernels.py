@@ -33,7 +33,7 @@ def test_the_first_library_multiplies_16_bit_matrices_slower_and_no_others():
     early, late = (at_factors(problem(name), {}).machine.gpu.rates for name in ("llm-foundry", "torchtitan"))
     share = library.get("gpus", "h100-sxm-80gb").kernels.gemm_first_library.value
     assert early["bf16"] == pytest.approx(share * late["bf16"])
-    assert early["fp8"] == late["fp8"]
+    assert early["fp8"] == pytest.approx(late["fp8"], rel=1e-12)
 
 
 def test_attention_by_generation():

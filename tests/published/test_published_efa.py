@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from moesim.cost.from_spec import build_machine
 from moesim.cost.machine import Group
 from moesim.cost.transports import leg_time, reached_domains, transports
-from moesim.spec.load import load_specs, scenario_from_names
+from moesim.problem import from_names
+from moesim.studies.step_factors import at_factors
 from moesim.workload.ops import ExpertLeg
 
 ROWS = list(csv.DictReader((Path(__file__).parent / "exchanges_efa.csv").read_text(encoding="utf-8").splitlines()))
@@ -24,7 +24,7 @@ TOKENS, HIDDEN, EXPERTS, TOP_K, MOST_NODES = 4096.0, 7168, 256, 8, 4
     "row", ROWS, ids=lambda row: f"{row['transport']}-{row['node']}-{row['direction']}-{row['nodes']}"
 )
 def test_published_exchange(row):
-    machine = build_machine(load_specs(scenario_from_names("deepseek-v3", f"{row['node']}:8", "megatron-core")))
+    machine = at_factors(from_names("deepseek-v3", f"{row['node']}:8"), {}).machine
     nodes = float(row["nodes"])
     size = HIDDEN * (2 if row["dtype"] == "bf16" else 1 + 4 / 128)
     leg = ExpertLeg(row["direction"], TOKENS, TOP_K, EXPERTS, size, False, node_limit=MOST_NODES)

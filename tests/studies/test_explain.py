@@ -118,7 +118,7 @@ def test_what_limits_an_operation():
     assert bounds["mlp-up"] == bounds["mlp-up-wgrad"] == bounds["attention-core"] == "tensor-cores"
     assert bounds["input-norm"] == bounds["mlp-activation"] == "hbm"
     assert bounds["mlp-enter"] == "nvlink"
-    wide = problem.with_changes({"tp": 16, "software": "torchtitan"})
+    wide = problem.with_changes({"tp": 16, "software": "automodel"})
     assert {row.bound for row in explain(wide).ops if row.name == "mlp-enter"} == {"nic"}
 
 

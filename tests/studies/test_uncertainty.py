@@ -81,7 +81,9 @@ def test_the_same_seed_is_the_same_answer(small, sampled):
     other = uncertainty(small, 500, seed=4)
     assert (other.steps != sampled.steps).any()
     for name, value in other.percentiles_s.items():
-        assert value == pytest.approx(sampled.percentiles_s[name], rel=0.06)
+        assert value == pytest.approx(
+            sampled.percentiles_s[name], rel=0.1
+        )  # three standard errors of a percentile of 500
 
 
 def test_pieces_are_columns_of_one_batch(small, sampled, monkeypatch):
