@@ -245,11 +245,21 @@ def suffixed(output: Path | None, endings: Sequence[str]) -> None:
         )
 
 
-def writable(**files: Path | None) -> None:
-    """Refuse files that cannot be written, by option, before anything is computed or written."""
+ANSWERS = (".json", ".txt")
+"""Endings of files with an answer that is no list of rows."""
+
+
+def writable(endings: Sequence[str] = ANSWERS, **files: Path | None) -> None:
+    """Refuse files that cannot be written, by option, before anything is computed or written.
+
+    ``output`` is that of ``--out``, and has one of ``endings``, where there are any, or none.
+    """
     problems = Collector()
     seen: dict[Path, str] = {}
-    for name, path in files.items():
+    if endings:
+        suffixed(files.get("output"), endings)
+    for given, path in files.items():
+        name = "out" if given == "output" else given
         if path is None:
             continue
         if path.is_dir():

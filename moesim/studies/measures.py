@@ -68,6 +68,9 @@ def measured_step(text: str, problem: Problem, convention: str = "causal") -> fl
     tokens = problem.global_batch * problem.sequence_length
     of_gpu, peak = tokens / problem.machine.num_gpus, float(problem.machine.gpu.bf16_flop_rate)
     plain = text.strip()
+    if convention != "causal" and not _SHARE.fullmatch(plain) and not _RATE.fullmatch(plain):
+        what = f"is how FLOPs are counted, and '{plain}' counts none"
+        raise SpecError.single("--convention", "", what, "leave it out, or measure TFLOP/s or MFU")
     if found := _TOKENS.fullmatch(plain):
         rate = _number(text, found[1]) * _SIZES[found[2].lower()]
         total = "total" in (found[3] or "").lower() or bool(found[4])
