@@ -8,7 +8,7 @@ import typer
 
 from moesim.cli import grammar
 from moesim.cli.scale import node_counts
-from moesim.cli.varied import varied_problem
+from moesim.cli.varied import unreplaced, varied_problem
 
 HELP = """Find the fewest nodes on which a job fits in memory, over all layouts, and the fastest layout there.
 
@@ -37,8 +37,8 @@ def command(
     grammar.writable(output=output)
     axes = grammar.axes(vary)
     cases = grammar.variants(each)
+    unreplaced(changes, each, "--each")
     problem = varied_problem(scenario, model, cluster, changes, vary)
-    varied_problem(scenario, model, cluster, changes, each, "--each")
 
     from rich.console import Group
     from rich.text import Text

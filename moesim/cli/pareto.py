@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from moesim.base.errors import blamed
 from moesim.cli import grammar, search
 from moesim.cli.varied import varied_problem
 
@@ -39,7 +40,8 @@ def command(
     grammar.writable((*grammar.ANSWERS, *grammar.TABLES), output=output, checkpoint=checkpoint, plot=plot)
     means = search.Means(workers, scheduler, checkpoint)
     problem = varied_problem(scenario, model, cluster, changes, vary)
-    found = search.searched(problem, vary, 1, "step", several, price, means)
+    with blamed("--of", "--pareto"):
+        found = search.searched(problem, vary, 1, "step", several, price, means)
     if plot is not None:
         from moesim.report.front import draw
 

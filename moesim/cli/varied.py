@@ -24,9 +24,14 @@ def varied_problem(
     cluster: str | None,
     changes: list[str] | None,
     vary: Sequence[str] | None,
-    option: str = "--vary",
 ) -> Problem:
-    """Return the problem that is named, with what ``--set`` changes; refuse what each value of ``option`` replaces."""
+    """Return the problem that is named, with what ``--set`` changes; refuse what each value of ``--vary`` replaces."""
+    unreplaced(changes, vary, "--vary")
+    return grammar.changed_problem(scenario, model, cluster, changes)
+
+
+def unreplaced(changes: Sequence[str] | None, vary: Sequence[str] | None, option: str) -> None:
+    """Refuse ``--set`` of what ``option`` replaces, and paths of it that replace each other."""
     told = grammar.assignments(vary, option)
     apart(told, option)
     problems = Collector()
@@ -35,7 +40,6 @@ def varied_problem(
         if over is not None:
             problems.add(f"--set {path}", "", f"{option} {over} replaces it", "leave one of the two out")
     problems.raise_if_any()
-    return grammar.changed_problem(scenario, model, cluster, changes)
 
 
 def apart(paths: Iterable[str], option: str) -> None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from moesim.base.display import Shown
-from moesim.base.errors import Collector, SpecError
+from moesim.base.errors import Collector, SpecError, blamed
 from moesim.base.words import changes_in_words
 from moesim.cost.plan import Plan
 from moesim.estimator import estimate
@@ -181,9 +181,10 @@ def _searchable(
             what = f"is also searched, by --reoptimise {path.removeprefix('strategy.')}"
             found.add(f"{where} {path}", "", what, "leave one of the two out")
     try:
-        space(next(iter(problems.values())), dict.fromkeys(reoptimise, "auto"))
+        with blamed("--reoptimise", "--vary"):
+            space(next(iter(problems.values())), dict.fromkeys(reoptimise, "auto"))
     except SpecError as error:
-        found.extend(replace(issue, where=issue.where.replace("--vary", "--reoptimise", 1)) for issue in error.issues)
+        found.extend(error.issues)
     found.raise_if_any()
 
 

@@ -83,7 +83,7 @@ def measured_step(text: str, problem: Problem, convention: str = "causal") -> fl
         return _positive(text, flop / (share * peak) if share else 0.0)
     try:
         if not _RATE.fullmatch(plain):
-            seconds = parse_quantity(plain, "time")
+            seconds = parse_quantity(plain, "time", "19.7 s")
         else:
             rate = parse_quantity(re.sub(r" ?(/GPU|per GPU)$", "", plain, flags=re.IGNORECASE), "flop_rate")
             seconds = flop_per_token(problem, convention) * of_gpu / rate if rate else 0.0

@@ -127,3 +127,60 @@ def test_a_kernel_is_no_table(moesim, tmp_path):
     call = ("kernel", "gemm", "--gpu", "h100-sxm-80gb", "-m", 64, "-n", 64, "-k", 64)
     (line,) = moesim(*call, "-o", tmp_path / "q.csv").lines
     assert line == "--out: no answer of the kind '.csv'; end it in .json, .txt"
+
+
+ALLREDUCE = ("collective", "allreduce", "--cluster", "hgx-h100:2", "--size", "1GiB")
+
+
+@pytest.mark.parametrize(
+    ("call", "start"),
+    [
+        (("checkpoint", JOB, "--storage", "foo"), "--storage: no storage 'foo'"),
+        (("checkpoint", JOB, "--save-bw", "1B/s"), "--save-bw: a failure every"),
+        (("checkpoint", JOB, "--writer-bw", "1B/s", "--writers", "8"), "--writer-bw: a failure every"),
+        (("checkpoint", JOB, "--mtbf-gpu", "10min"), "--mtbf-gpu: a failure every"),
+        (("exchange", "dispatch", "--cluster", "foo:2"), "--cluster: no node 'foo'"),
+        ((*ALLREDUCE, "--fabric", "foo"), "--fabric: no fabric 'foo'"),
+        ((*ALLREDUCE, "--fabric", "rail-ndr400:0"), "--fabric: '0' in 'rail-ndr400:0' is not an oversubscription"),
+        (("collective", "foo", *ALLREDUCE[2:]), "COLLECTIVE: no collective 'foo'"),
+        (("kernel", "gemm", "--gpu", "foo", "-m", 64, "-n", 64, "-k", 64), "--gpu: no GPU 'foo'"),
+        (("whatif", JOB, "--change", "cluster.count=16", "--reoptimise", "epp"), "--reoptimise epp: a search varies"),
+        (("pareto", JOB, "--of", "step,foo", "--vary", "ep=8"), "--of: 'foo' is no objective"),
+        (("search", JOB, "--pareto", "step,foo", "--vary", "ep=8"), "--pareto: 'foo' is no objective"),
+        (("sweep", JOB, "--vary", "sequence_length=auto"), "--vary sequence_length: auto has no list of its values"),
+        (
+            ("sweep", JOB, "--vary", "eep=auto"),
+            "--vary eep: a search varies fields of the strategy; did you mean 'ep'?",
+        ),
+        (("budget", JOB, "--tokens", "1T", "--deadline", "3"), "--deadline: '3' has no unit; write for example '30 d'"),
+        (("estimate", JOB, "--measured", "foo"), "--measured: 'foo' is not a quantity; write for example '19.7 s'"),
+        (("checkpoint", JOB, "--interval", "3"), "--interval: '3' has no unit; write for example '10 min'"),
+        (("estimate", JOB, "-o", "x.xyz"), "--out: no answer of the kind '.xyz'"),
+        (("estimate", JOB, "-o", "nowhere/x.json"), "--out: there is no folder 'nowhere'"),
+        (("report", JOB, "-o", "x.xyz"), "--out: 'x.xyz' is no page"),
+        (("roofline", JOB, "-o", "x.xyz"), "--out: 'x.xyz' is no picture"),
+        (("estimate", JOB, "-o", "/dev/full"), "/dev/full: No space left on device"),
+    ],
+)
+def test_the_option_that_is_wrong_is_named(moesim, call, start):
+    (line,) = moesim(*call).lines
+    assert line.startswith(start)
+
+
+def test_auto_of_a_field_by_its_whole_path(moesim):
+    assert moesim("sweep", JOB, "--vary", "strategy.overlap_grad_reduce=auto", "--json").json["rows"]
+
+
+@pytest.mark.parametrize("call", [("scale", JOB), ("budget", JOB, "--tokens", "1T")], ids=lambda call: call[0])
+def test_a_number_of_nodes_that_is_not_legal_is_that_of_the_option(moesim, call):
+    lines = moesim(*call, "--nodes", "31").lines
+    assert lines
+    assert all(line.startswith("--nodes 31: ") for line in lines)
+
+
+@pytest.mark.parametrize("verb", ["estimate", "whatif"])
+def test_help_names_every_kind_of_fault(moesim, verb):
+    from moesim.fabric.faults import KINDS
+
+    shown = moesim(verb, "--help").out
+    assert all(f"{kind}:" in shown for kind in (*KINDS, "slow"))
