@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,28 @@ class SpecError(ValueError):
 
     def __reduce__(self) -> tuple[type[SpecError], tuple[tuple[Issue, ...]]]:
         return (type(self), (self.issues,))
+
+
+@contextmanager
+def blamed(option: str, instead: str = "") -> Iterator[None]:
+    """Name an option in the problems that name another one, `instead`, or nothing at all.
+
+    Examples
+    --------
+    >>> with blamed("--gpu"):
+    ...     raise SpecError.single("", "", "no GPU 'h10'")
+    Traceback (most recent call last):
+    moesim.base.errors.SpecError: --gpu: no GPU 'h10'
+    """
+    try:
+        yield
+    except SpecError as error:
+        raise SpecError(
+            replace(issue, where=option + issue.where.removeprefix(instead))
+            if issue.where == instead or (instead and issue.where.startswith(f"{instead} "))
+            else issue
+            for issue in error.issues
+        ) from None
 
 
 class Collector:

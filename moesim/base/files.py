@@ -14,7 +14,11 @@ def write_atomically(path: str | os.PathLike[str], content: str | bytes) -> None
     """
     target, content = Path(path), content.encode() if isinstance(content, str) else content
     if target.exists() and not target.is_file():
-        target.write_bytes(content)
+        try:
+            target.write_bytes(content)
+        except OSError as error:
+            error.filename = str(path)
+            raise
         return
     target = target.resolve()
     handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".tmp")

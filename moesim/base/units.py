@@ -48,7 +48,7 @@ _LONG_TIMES = re.compile(r"([-+.\deE]+) ?(min|h|d)")
 
 
 @lru_cache(maxsize=4096)
-def parse_quantity(text: str, dimension: str) -> float:
+def parse_quantity(text: str, dimension: str, example: str = "") -> float:
     """Return a quantity as an SI float.
 
     Parameters
@@ -57,6 +57,8 @@ def parse_quantity(text: str, dimension: str) -> float:
         Number and unit, such as ``400 Gb/s``.
     dimension
         One of :data:`DIMENSIONS`.
+    example
+        What to write, for messages; that of the dimension where it is left out.
 
     Raises
     ------
@@ -76,7 +78,7 @@ def parse_quantity(text: str, dimension: str) -> float:
     ValueError: '400' has no unit; write for example '400 Gb/s'
     """
     kind = DIMENSIONS[dimension]
-    hint = f"write for example '{kind.example}'"
+    hint = f"write for example '{example or kind.example}'"
     if dimension == "time" and (long := _LONG_TIMES.fullmatch(text.strip())) and _number(long[1]) is not None:
         return float(long[1]) * _LONG_UNITS[long[2]]
     try:

@@ -36,7 +36,7 @@ def command(
 ) -> None:
     """Run the verb."""
     count = token_count(tokens)
-    by = grammar.positive("--deadline", deadline, "time")
+    by = grammar.positive("--deadline", deadline, "time", "30 d")
     counts = None if nodes is None else node_counts(nodes)
     if measured is not None and counts is not None:
         raise SpecError.single("--measured", "", "was measured on one number of nodes", "leave out --nodes")

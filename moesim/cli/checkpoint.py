@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from moesim.base.errors import SpecError
+from moesim.base.errors import SpecError, blamed
 from moesim.cli import grammar
 
 HELP = """Say how large a checkpoint is, how long a save takes, how often to save, and the goodput that failures leave.
@@ -63,7 +63,9 @@ def command(
 ) -> None:
     """Run the verb."""
     times = {"--interval": interval, "--mtbf-gpu": mtbf_gpu, "--mtbf-node": mtbf_node, "--restart": restart}
-    given = {name: grammar.positive(name, text, "time") for name, text in (times | {"--timeout": timeout}).items()}
+    given = {
+        name: grammar.positive(name, text, "time", "10 min") for name, text in (times | {"--timeout": timeout}).items()
+    }
     bandwidth = grammar.positive("--save-bw", save_bw, "bandwidth")
     of_writer = grammar.positive("--writer-bw", writer_bw, "bandwidth")
     layout = grammar.assignments(onto, "--onto")
@@ -74,9 +76,12 @@ def command(
     beside = grammar.measured_step(measured, problem)
 
     from moesim.report.checkpoint import checkpoint_table
+    from moesim.spec import library
     from moesim.studies import checkpoint as study
     from moesim.studies import resharding
 
+    with blamed("--storage"):
+        library.find("storage", storage)
     plan = study.Plan(
         storage,
         contents,

@@ -8,6 +8,7 @@ import typer
 
 from moesim.base.errors import SpecError
 from moesim.cli import grammar
+from moesim.cli.varied import apart, lists, sound
 
 HELP = """Set scenarios, or one scenario and its variants, side by side: what each term of the step gains or loses.
 
@@ -37,6 +38,7 @@ def command(
     names = list(dict.fromkeys(scenarios or ()))
     if len(names) < 2 and not vary:
         raise SpecError.single("", "", "one case has nothing beside it", "give a second SCENARIO, or --vary PATH=A,B")
+    apart(lists(vary), "--vary")
     costs = grammar.price(price)
     grammar.drawable(plot)
     grammar.writable(plot=plot, output=output)
@@ -45,6 +47,7 @@ def command(
     problems |= {name: grammar.problem_of(name, None, None) for name in names[1:]}
     if fixed:
         problems = {name: problem.with_changes(fixed) for name, problem in problems.items()}
+    sound(list(problems.values()), lists(vary), "--vary")
 
     from moesim.report.compare import comparison_table
     from moesim.studies.compare import comparison

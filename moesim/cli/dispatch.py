@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from moesim.base.words import changes_in_words
 from moesim.cli import grammar
+from moesim.cli.varied import lists, sound, varied_problem
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -32,7 +33,8 @@ def command(
     """Run the verb."""
     cases = grammar.variants(vary)
     grammar.writable(output=output)
-    problem = grammar.changed_problem(scenario, model, cluster, changes)
+    problem = varied_problem(scenario, model, cluster, changes, vary)
+    sound([problem], lists(vary), "--vary")
 
     from moesim.studies.dispatching import exchanges
 

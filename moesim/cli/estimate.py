@@ -9,6 +9,7 @@ import typer
 
 from moesim.base.errors import SpecError
 from moesim.cli import grammar
+from moesim.cli.varied import lists, sound, varied_problem
 
 if TYPE_CHECKING:
     from moesim.result import Estimate
@@ -46,8 +47,11 @@ def command(
         raise SpecError.single(
             "--fault", "", "sets the step beside the one without", "leave out --timeline, --measured"
         )
+    if fault is not None and any("fault" in case for case in cases):
+        raise SpecError.single("--fault", "", "--vary fault replaces it", "leave one of the two out")
     grammar.writable(timeline=timeline, output=output)
-    problem = grammar.changed_problem(scenario, model, cluster, changes)
+    problem = varied_problem(scenario, model, cluster, changes, vary)
+    sound([problem], lists(vary), "--vary")
     measured_s = grammar.measured_step(measured, problem)
 
     from moesim.estimator import estimate

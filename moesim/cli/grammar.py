@@ -65,7 +65,7 @@ MeasuredOption = Annotated[
 PriceOption = Annotated[
     str | None, typer.Option("--price", metavar="2.5/h", help="Of a GPU, or NODE=2.5/h,NODE=3.5/h.")
 ]
-FAULTS = "nic:node3.rail5, rail:5, switch:spine0, link:A-B, degrade:spine=0.5 or slow:node3=0.8."
+FAULTS = "nic:node3.rail5, rail:5, switch:spine0, link:A-B, node:3, degrade:spine=0.5 or slow:node3=0.8."
 """Kinds of fault, as --help tells them."""
 PlotOption = Annotated[Path | None, typer.Option("--plot", metavar="FILE", help="Draw it: .svg, .png or .pdf.")]
 OverlayOption = Annotated[Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write the overlay here.")]
@@ -167,12 +167,12 @@ def values(text: str) -> list[str]:
     return [part.strip() for part in parts if part.strip()]
 
 
-def positive(option: str, text: str | None, dimension: str) -> float | None:
+def positive(option: str, text: str | None, dimension: str, example: str = "") -> float | None:
     """Return a quantity above zero that an option takes, None where it is not given; a `SpecError` where it is none."""
     if text is None:
         return None
     try:
-        value = parse_quantity(text, dimension)
+        value = parse_quantity(text, dimension, example)
     except ValueError as error:
         raise SpecError.single(option, "", str(error)) from None
     if value <= 0:
@@ -245,11 +245,21 @@ def suffixed(output: Path | None, endings: Sequence[str]) -> None:
         )
 
 
-def writable(**files: Path | None) -> None:
-    """Refuse files that cannot be written, by option, before anything is computed or written."""
+ANSWERS = (".json", ".txt")
+"""Endings of files with an answer that is no list of rows."""
+
+
+def writable(endings: Sequence[str] = ANSWERS, **files: Path | None) -> None:
+    """Refuse files that cannot be written, by option, before anything is computed or written.
+
+    ``output`` is that of ``--out``, and has one of ``endings``, where there are any, or none.
+    """
     problems = Collector()
     seen: dict[Path, str] = {}
-    for name, path in files.items():
+    if endings:
+        suffixed(files.get("output"), endings)
+    for given, path in files.items():
+        name = "out" if given == "output" else given
         if path is None:
             continue
         if path.is_dir():

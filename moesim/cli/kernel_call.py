@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from moesim.base.errors import SpecError
+from moesim.base.errors import SpecError, blamed
 from moesim.base.units import format_quantity, parse_quantity
 from moesim.cli import grammar
+from moesim.spec import library
 
 if TYPE_CHECKING:
     from moesim.cost.grouped import Skewed
@@ -50,6 +51,9 @@ class Call:
             if value is not None:
                 raise SpecError.single(name, "", "does not go with --from", "the table says it; leave it out")
         gpu = self.gpu.lower() if self.gpu else None
+        if gpu is not None:
+            with blamed("--gpu"):
+                library.find("gpus", gpu)
         found = table_prices(self.family, self.table, gpu, self.own())
         grammar.deliver(found.to_dict(), _summary(found), self.as_json, self.output)
         return True
@@ -99,6 +103,8 @@ def answered(call: Call, work: Gemm | AttentionCore | Traffic, unlike: tuple[str
 
     if call.gpu is None:
         raise SpecError.single("--gpu", "", "is missing", "write for example --gpu h100-sxm-80gb")
+    with blamed("--gpu"):
+        library.find("gpus", call.gpu.lower())
     asked = Asked(call.family, work, call.gpu.lower(), unlike, own=call.own(), **how)
     found = kernel_price(asked)
     plain, shown = found.to_dict(), _shown(found)

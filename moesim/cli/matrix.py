@@ -43,7 +43,7 @@ def command(
 ) -> None:
     """Run the verb."""
     grammar.suffixed(output, ENDINGS)
-    grammar.writable(output=output)
+    grammar.writable((), output=output)
     columns, rows = _chosen(methods, bottlenecks, everything, cell)
     situations = _situations(scenario, changes, seed)
 

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from moesim.cli import grammar
+from moesim.cli.varied import lists, sound, varied_problem
 
 RECOMPUTE_HELP = (
     """Rank what could be recomputed by the memory it frees for its time; --target-free picks enough of it."""
@@ -52,7 +53,8 @@ def longest(
     """Run the verb."""
     variants = grammar.variants(vary)
     grammar.writable(output=output)
-    problem = grammar.changed_problem(scenario, model, cluster, changes)
+    problem = varied_problem(scenario, model, cluster, changes, vary)
+    sound([problem], lists(vary), "--vary")
 
     from rich.console import Group
 

@@ -8,6 +8,7 @@ import typer
 
 from moesim.cli import grammar
 from moesim.cli.scale import node_counts
+from moesim.cli.varied import unreplaced, varied_problem
 
 HELP = """Find the fewest nodes on which a job fits in memory, over all layouts, and the fastest layout there.
 
@@ -36,7 +37,8 @@ def command(
     grammar.writable(output=output)
     axes = grammar.axes(vary)
     cases = grammar.variants(each)
-    problem = grammar.changed_problem(scenario, model, cluster, changes)
+    unreplaced(changes, each, "--each")
+    problem = varied_problem(scenario, model, cluster, changes, vary)
 
     from rich.console import Group
     from rich.text import Text

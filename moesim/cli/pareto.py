@@ -6,7 +6,9 @@ from typing import Annotated
 
 import typer
 
+from moesim.base.errors import blamed
 from moesim.cli import grammar, search
+from moesim.cli.varied import varied_problem
 
 HELP = """Find every layout than which none is better in all of several objectives: step, memory, tokens-per-dollar.
 
@@ -35,11 +37,11 @@ def command(
     """Run the verb."""
     several = search.objectives("--of", of)
     grammar.drawable(plot)
-    grammar.suffixed(output, (".json", ".txt", *grammar.TABLES))
-    grammar.writable(output=output, checkpoint=checkpoint, plot=plot)
+    grammar.writable((*grammar.ANSWERS, *grammar.TABLES), output=output, checkpoint=checkpoint, plot=plot)
     means = search.Means(workers, scheduler, checkpoint)
-    problem = grammar.changed_problem(scenario, model, cluster, changes)
-    found = search.searched(problem, vary, 1, "step", several, price, means)
+    problem = varied_problem(scenario, model, cluster, changes, vary)
+    with blamed("--of", "--pareto"):
+        found = search.searched(problem, vary, 1, "step", several, price, means)
     if plot is not None:
         from moesim.report.front import draw
 

@@ -8,6 +8,7 @@ import typer
 
 from moesim.base.words import changes_in_words
 from moesim.cli import grammar
+from moesim.cli.varied import varied_problem
 
 HELP = """Price the step under every order of the parallel axes on the ranks: the best one, and what the usual one costs."""
 
@@ -26,7 +27,7 @@ def command(
     """Run the verb."""
     cases = grammar.variants(vary)
     grammar.writable(output=output)
-    problem = grammar.changed_problem(scenario, model, cluster, changes)
+    problem = varied_problem(scenario, model, cluster, changes, vary)
 
     from rich.console import Group
     from rich.text import Text

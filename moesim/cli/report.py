@@ -27,10 +27,10 @@ def command(
 ) -> None:
     """Run the verb."""
     if output is None and not as_json:
-        raise SpecError.single("--output", "", "where to write the page is missing", "write for example -o report.html")
+        raise SpecError.single("--out", "", "where to write the page is missing", "write for example -o report.html")
     if output is not None and output.suffix not in (".html", ".htm"):
-        raise SpecError.single("--output", "", f"'{output}' is no page", "end it in .html")
-    grammar.writable(output=output)
+        raise SpecError.single("--out", "", f"'{output}' is no page", "end it in .html")
+    grammar.writable((), output=output)
     problem = grammar.changed_problem(scenario, model, cluster, changes)
     measured_s = grammar.measured_step(measured, problem)
 

@@ -28,14 +28,14 @@ def command(
     ] = None,
 ) -> None:
     """Run the verb."""
-    grammar.writable(output=output)
+    grammar.writable((), output=output)
 
     from moesim.report.roofline import SUFFIXES, draw, table
     from moesim.studies.roofline import roofline
 
     if output is not None and output.suffix not in SUFFIXES:
         what = f"'{output}' is no picture"
-        raise SpecError.single("--output", "", what, f"end it in {', '.join(SUFFIXES)}")
+        raise SpecError.single("--out", "", what, f"end it in {', '.join(SUFFIXES)}")
     problem = grammar.changed_problem(scenario, model, cluster, changes)
     found = roofline(problem)
     if output is not None:

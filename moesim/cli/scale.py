@@ -8,6 +8,7 @@ import typer
 
 from moesim.base.errors import SpecError
 from moesim.cli import grammar
+from moesim.cli.varied import apart, sound_changes
 
 HELP = """Put a job on several numbers of nodes: step, efficiency, and what binds it at each.
 
@@ -44,6 +45,10 @@ def command(
     """Run the verb."""
     counts = node_counts(nodes)
     others = grammar.changes_of(beside, "--beside")
+    for one in others:
+        apart(one, "--beside")
+        if "cluster.count" in one:
+            raise SpecError.single("--beside cluster.count", "", "--nodes says the number of nodes", "leave it out")
     grammar.drawable(plot)
     if plot is not None and others:
         raise SpecError.single(
@@ -51,6 +56,7 @@ def command(
         )
     grammar.writable(plot=plot, output=output)
     problem = grammar.changed_problem(scenario, model, cluster, changes)
+    sound_changes(problem, others, "--beside")
 
     from moesim.base.errors import did_you_mean
     from moesim.report.scaling import beside_tables

@@ -11,6 +11,7 @@ import typer
 
 from moesim.base.errors import SpecError
 from moesim.cli import grammar
+from moesim.cli.varied import varied_problem
 
 if TYPE_CHECKING:
     from moesim.problem import Problem
@@ -72,9 +73,8 @@ def command(
     for option, idle in (("--objective", objective != "step"), ("--top", top is not None)):
         if several and idle:
             raise SpecError.single(option, "", "does not go with --pareto", "leave one out")
-    grammar.suffixed(output, (".json", ".txt", *grammar.TABLES))
-    grammar.writable(output=output, checkpoint=checkpoint)
-    problem = grammar.changed_problem(scenario, model, cluster, changes)
+    grammar.writable((*grammar.ANSWERS, *grammar.TABLES), output=output, checkpoint=checkpoint)
+    problem = varied_problem(scenario, model, cluster, changes, vary)
     beside = grammar.measured_step(measured, problem)
     found = searched(
         problem, vary, TOP if top is None else top, objective, several, price, Means(workers, scheduler, checkpoint)

@@ -11,6 +11,7 @@ import typer
 
 from moesim.base.errors import Collector, SpecError, did_you_mean
 from moesim.cli import grammar
+from moesim.cli.varied import lists, sound, varied_problem
 
 HELP = """Estimate every combination of some values, rank them, and say what makes each one lose or refuses it.
 
@@ -39,11 +40,11 @@ def command(
     output: grammar.OutputOption = None,
 ) -> None:
     """Run the verb."""
-    grammar.suffixed(output, (".json", ".txt", *grammar.TABLES))
-    grammar.writable(output=output)
+    grammar.writable((*grammar.ANSWERS, *grammar.TABLES), output=output)
     axes = grammar.axes(vary)
     wanted = [word for text in show or () for word in grammar.values(text)]
-    problem = grammar.changed_problem(scenario, model, cluster, changes)
+    problem = varied_problem(scenario, model, cluster, changes, vary)
+    sound([problem], lists(vary), "--vary")
 
     from moesim.report.sweep import SHOWN, sweep_table, write_rows
     from moesim.studies.sweep import sweep

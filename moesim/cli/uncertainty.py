@@ -29,8 +29,7 @@ def command(
 ) -> None:
     """Run the verb."""
     grammar.drawable(plot)
-    grammar.suffixed(output, (".json", ".txt", *grammar.TABLES))
-    grammar.writable(plot=plot, output=output)
+    grammar.writable((*grammar.ANSWERS, *grammar.TABLES), plot=plot, output=output)
     problem = grammar.changed_problem(scenario, model, cluster, changes)
 
     from moesim.report import uncertainty as report

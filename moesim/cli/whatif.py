@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from moesim.cli import grammar
+from moesim.cli.varied import apart, sound_changes
 
 HELP = """Set a job with something changed or broken beside the job as it stands, term by term.
 
@@ -36,8 +37,11 @@ def command(
 ) -> None:
     """Run the verb."""
     variants = grammar.changes_of(change, "--change")
+    for one in variants:
+        apart(one, "--change")
     grammar.writable(output=output)
     problem = grammar.changed_problem(scenario, model, cluster, changes)
+    sound_changes(problem, [*variants, *({"fault": one} for one in fault or ())], "--change")
 
     from moesim.report.whatif import whatif_table
     from moesim.studies.whatif import whatif

@@ -168,6 +168,9 @@ def variants(rows: Sequence[tuple[Mapping[str, str], Estimate | str]]) -> Render
         table.add_column(path.removeprefix("strategy."), no_wrap=True)
     for name in ("step", "tokens/s", "TFLOP/s", "MFU", "idle", "EP exp.", "peak GiB"):
         table.add_column(name, justify="right", no_wrap=True)
+    measured = any(not isinstance(result, str) and result.measured for _, result in rows)
+    if measured:
+        table.add_column("against measured", justify="right")
     table.add_column("binding", no_wrap=True)
     refused = []
     for case, result in rows:
@@ -184,6 +187,7 @@ def variants(rows: Sequence[tuple[Mapping[str, str], Estimate | str]]) -> Render
             f"{result.bubble_fraction:.1%}",
             seconds(result.exposed_s["ep"]),
             gibibytes(result.memory.peak_bytes),
+            *([f"{result.measured['error']:+.1%}" if result.measured else ""] if measured else []),
             result.binding["resource"] if result.feasible else "DOES NOT FIT",
             style=style,
         )

@@ -165,7 +165,9 @@ def checkpoint(problem: Problem, plan: Plan | None = None) -> CheckpointAnswer:
     step = None if problem.check() else estimate(problem).step_time_s
     if mtbf <= restart + blocking:
         told = f"a failure every {mtbf:.3g} s, and {restart + blocking:.3g} s to save and to restart"
-        raise SpecError.single("--mtbf-gpu", "", told, "no checkpoint helps a job that fails faster than it restarts")
+        slowest = "--save-bw" if plan.write_bandwidth else "--writer-bw" if plan.writer_bandwidth else "--mtbf-gpu"
+        option = slowest if load + blocking > plan.restart_s else "--mtbf-gpu"
+        raise SpecError.single(option, "", told, "no checkpoint helps a job that fails faster than it restarts")
     if step and interval < step:
         raise SpecError.single(
             "--interval", "", f"{interval:.3g} s is less than a step of {step:.3g} s", "a step or more"

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from moesim.base.errors import SpecError, did_you_mean
+from moesim.base.errors import SpecError, blamed, did_you_mean
 from moesim.base.units import format_quantity
 from moesim.cost import certainty as uncertain
 from moesim.cost.certainty import NET, NODE, collective_regime
@@ -113,7 +113,7 @@ def collective_named(text: str) -> str:
     plain = text.lower().replace("_", "").replace("-", "")
     known = {name.replace("-", ""): name for name in COLLECTIVES} | {"sendreceive": "send-recv", "a2a": "all-to-all"}
     if plain not in known:
-        raise SpecError.single("", "", f"no collective '{text}'", did_you_mean(text, COLLECTIVES))
+        raise SpecError.single("COLLECTIVE", "", f"no collective '{text}'", did_you_mean(text, COLLECTIVES))
     return known[plain]
 
 
@@ -138,9 +138,11 @@ def setting(
         parts = cluster_mapping(cluster)
     except ValueError as error:
         raise SpecError.single("--cluster", "", str(error)) from None
-    node = library.get("nodes", parts["node"])
-    plain, ratio = split_name(fabric or node.default_fabric)
-    plain = library.find("fabrics", plain)
+    with blamed("--cluster"):
+        node = library.get("nodes", parts["node"])
+    with blamed("--fabric"):
+        plain, ratio = split_name(fabric or node.default_fabric)
+        plain = library.find("fabrics", plain)
     mine = own_links(own, node.name, plain, "--calibrations")
     node = validate(NodeSpec, _laid("nodes", node.name, mine))
     wired = oversubscribed(validate(FabricSpec, _laid("fabrics", plain, mine)), ratio)

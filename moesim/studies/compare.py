@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from moesim.base.display import Shown
-from moesim.base.errors import SpecError
+from moesim.base.errors import Collector, SpecError, blamed
 from moesim.base.words import changes_in_words
 from moesim.cost.plan import Plan
 from moesim.estimator import estimate
@@ -16,6 +16,7 @@ from moesim.result import BREAKDOWN, EXTRA, Estimate
 from moesim.studies.faults import with_changes
 from moesim.studies.kernel_shares import outside_products
 from moesim.studies.search.search import search
+from moesim.studies.search.space import space
 from moesim.workload.strategy import OFF
 
 HOUR = 3600.0
@@ -123,8 +124,8 @@ def comparison(
     include_base
         Put each problem as it stands before its variants.
     reoptimise
-        Fields of the strategy that are searched for each case, those that it changes left out: each stands there with
-        its own best.
+        Fields of the strategy that are searched for each case, so that each stands there with its own best; none that a
+        variant changes.
     where
         Option that the variants came from, for messages.
     price
@@ -133,8 +134,9 @@ def comparison(
     Raises
     ------
     SpecError
-        Where fewer than two can be estimated, with every reason.
+        Where fewer than two can be estimated, with every reason, and for a field that cannot be searched.
     """
+    _searchable(problems, variants, reoptimise, where)
     cases: list[Case] = []
     issues = []
     empty: dict[str, str] = {}
@@ -145,7 +147,7 @@ def comparison(
             column = " ".join(part for part in (name if len(problems) > 1 or not told else "", told) if part)
             try:
                 changed = with_changes(problem, changes, where) if changes else problem
-                answer, plan = _best(changed, [one for one in reoptimise if one not in _fields(changes)])
+                answer, plan = _best(changed, reoptimise)
             except SpecError as error:
                 issues += list(error.issues)
                 cases.append(Case(column, None, tuple(str(issue) for issue in error.issues)))
@@ -167,8 +169,23 @@ def _price(price: float | Mapping[str, float] | None, problem: Problem) -> float
     return price[node]
 
 
-def _fields(changes: Mapping[str, str]) -> set[str]:
-    return {path.removeprefix("strategy.") for path in changes}
+def _searchable(
+    problems: Mapping[str, Problem], variants: Sequence[Mapping[str, str]], reoptimise: Sequence[str], where: str
+) -> None:
+    """Refuse fields that are no axis of a search, and those that a variant sets."""
+    if not reoptimise:
+        return
+    found = Collector()
+    for path in dict.fromkeys(path for changes in variants for path in changes):
+        if path.removeprefix("strategy.") in reoptimise:
+            what = f"is also searched, by --reoptimise {path.removeprefix('strategy.')}"
+            found.add(f"{where} {path}", "", what, "leave one of the two out")
+    try:
+        with blamed("--reoptimise", "--vary"):
+            space(next(iter(problems.values())), dict.fromkeys(reoptimise, "auto"))
+    except SpecError as error:
+        found.extend(error.issues)
+    found.raise_if_any()
 
 
 def _best(problem: Problem, fields: Sequence[str]) -> tuple[Estimate, Plan]:

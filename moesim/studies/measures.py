@@ -68,6 +68,9 @@ def measured_step(text: str, problem: Problem, convention: str = "causal") -> fl
     tokens = problem.global_batch * problem.sequence_length
     of_gpu, peak = tokens / problem.machine.num_gpus, float(problem.machine.gpu.bf16_flop_rate)
     plain = text.strip()
+    if convention != "causal" and not _SHARE.fullmatch(plain) and not _RATE.fullmatch(plain):
+        what = f"is how FLOPs are counted, and '{plain}' counts none"
+        raise SpecError.single("--convention", "", what, "leave it out, or measure TFLOP/s or MFU")
     if found := _TOKENS.fullmatch(plain):
         rate = _number(text, found[1]) * _SIZES[found[2].lower()]
         total = "total" in (found[3] or "").lower() or bool(found[4])
@@ -80,7 +83,7 @@ def measured_step(text: str, problem: Problem, convention: str = "causal") -> fl
         return _positive(text, flop / (share * peak) if share else 0.0)
     try:
         if not _RATE.fullmatch(plain):
-            seconds = parse_quantity(plain, "time")
+            seconds = parse_quantity(plain, "time", "19.7 s")
         else:
             rate = parse_quantity(re.sub(r" ?(/GPU|per GPU)$", "", plain, flags=re.IGNORECASE), "flop_rate")
             seconds = flop_per_token(problem, convention) * of_gpu / rate if rate else 0.0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, overload
 
 from moesim.base.display import Shown
@@ -111,11 +111,17 @@ def scaled(problem: Problem, nodes: Sequence[int], fixed: str = "batch") -> Scal
             if fixed != "batch" and problem.global_batch * count % before:
                 what = f"{problem.global_batch} sequences on {before} nodes are no whole number on {count}"
                 raise SpecError.single("--nodes", "", what, "name multiples of a part of the nodes")
-            changed = problem.with_changes({"cluster.count": str(count), "global_batch": str(batch)})
+            changed = problem.with_changes({"cluster.count": str(count), "global_batch": str(batch)}, "--nodes")
             answer = estimate(changed)
         except SpecError as error:
-            issues += list(error.issues)
-            found.append(Point(count, gpus, batch, None, None, tuple(str(issue) for issue in error.issues)))
+            told = tuple(  # what the scenario says may be legal on its own nodes
+                replace(issue, where=f"--nodes {count}", path="")
+                if count != before and not issue.where.startswith("--")
+                else issue
+                for issue in error.issues
+            )
+            issues += list(told)
+            found.append(Point(count, gpus, batch, None, None, tuple(str(issue) for issue in told)))
             continue
         first = first or answer.tokens_per_s_per_gpu
         found.append(Point(count, gpus, batch, answer, answer.tokens_per_s_per_gpu / first, plan=changed.plan()))

@@ -14,7 +14,9 @@ from moesim.cost.pipeline import COMMUNICATION
 from moesim.estimator import estimate
 from moesim.problem import Problem
 from moesim.result import Estimate
-from moesim.studies.faults import with_changes
+from moesim.spec.overrides import COMM_SMS, HARDWARE_PREFIXES
+from moesim.spec.scenario import ScenarioSpec
+from moesim.studies.faults import PATH, with_changes
 from moesim.studies.knees import Curve, curve, plain_value
 from moesim.studies.search.space import Vary, space
 
@@ -220,6 +222,11 @@ def _axes(problem: Problem, vary: Vary) -> dict[str, tuple[Any, ...]]:
         raise SpecError.single("--vary", "", "nothing is varied", "write for example --vary ep=8,16,32")
     problems = Collector()
     auto = {path: "auto" for path, values in vary.items() if values == "auto"}
+    others = {*ScenarioSpec.model_fields, *HARDWARE_PREFIXES, COMM_SMS, PATH} - {"strategy"}
+    for path in auto:
+        if path.partition(".")[0] in others:
+            problems.add(f"--vary {path}", "", "auto has no list of its values", "write them out")
+    problems.raise_if_any()
     read = {axis.name: axis.values for axis in space(problem, auto).axes} if auto else {}
     found: dict[str, tuple[Any, ...]] = {}
     for path, values in vary.items():

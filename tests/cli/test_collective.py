@@ -315,7 +315,7 @@ def test_an_unknown_fabric_is_one_line(moesim):
     (line,) = moesim(
         "collective", "allreduce", "--cluster", "hgx-h100:64", "--size", "1GiB", "--fabric", "toru3d"
     ).lines
-    assert line == "no fabric 'toru3d'; did you mean 'torus3d'?"
+    assert line == "--fabric: no fabric 'toru3d'; did you mean 'torus3d'?"
 
 
 def test_with_pxn_and_without(moesim):

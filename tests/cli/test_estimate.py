@@ -166,10 +166,10 @@ def test_a_file_is_replaced_whole_or_left_alone(moesim, scenario, monkeypatch):
 @pytest.mark.parametrize(
     ("options", "line"),
     [
-        (["-o", "nowhere/x.json"], "--output: there is no folder 'nowhere'; make it, or name another"),
-        (["-o", "."], "--output: '.' is a folder; name a file"),
+        (["-o", "nowhere/x.json"], "--out: there is no folder 'nowhere'; make it, or name another"),
+        (["-o", "."], "--out: '.' is a folder; name a file"),
         (["--timeline", "nowhere/x.json"], "--timeline: there is no folder 'nowhere'; make it, or name another"),
-        (["-o", "x.json", "--timeline", "x.json"], "--output: 'x.json' is also the file of --timeline; name another"),
+        (["-o", "x.json", "--timeline", "x.json"], "--out: 'x.json' is also the file of --timeline; name another"),
         (["--vary", "ep=8,16", "--timeline", "x.json"], "--timeline: draws one step; leave out --vary"),
     ],
 )

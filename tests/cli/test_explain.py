@@ -92,7 +92,7 @@ def test_into_a_file(moesim, scenario):
         (["s.yaml", "--set", "eep=8"], "--set eep: nothing is called 'eep'; did you mean 'ep'?"),
         (["other.yaml"], "other.yaml: there is no such file"),
         (["s.yaml", "--vary", "ep=8,16"], "No such option: --vary"),
-        (["s.yaml", "-o", "nowhere/x.json"], "--output: there is no folder 'nowhere'; make it, or name another"),
+        (["s.yaml", "-o", "nowhere/x.json"], "--out: there is no folder 'nowhere'; make it, or name another"),
     ],
 )
 def test_bad_input_is_one_line_a_problem(moesim, scenario, arguments, line):

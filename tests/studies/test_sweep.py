@@ -101,7 +101,7 @@ def test_stopping_keeps_what_is_there(small):
         ({"ep": []}, "step", "--vary ep: has no values"),
         ({"ep": "8"}, "step", "--vary ep: '8' is no list of values"),
         ({"ep": [8], "strategy.ep": [4]}, "step", "--vary strategy.ep: is given twice"),
-        ({"gpu.power": "auto"}, "step", "--vary gpu.power: a search varies fields of the strategy"),
+        ({"gpu.power": "auto"}, "step", "--vary gpu.power: auto has no list of its values"),
         ({"ep": [8]}, "stp", "--by: 'stp' is no objective"),
         ({"ep": list(range(200)), "tp": list(range(200))}, "step", "--vary: 40,000 combinations"),
     ],
