@@ -72,6 +72,9 @@ def test_what_if(moesim, small_file):
         (("whatif", "zoo-002", "--change", "ep"), "--change ep: is not PATH=VALUE"),
         (("whatif", "zoo-002", "--change", "ep=8; ep=16"), "--change ep: is given twice"),
         (("whatif", "zoo-002", "--fault", "nic"), "--fault nic: "),
+        (("estimate", "zoo-002", "--fault", "rail:5", "--fault", "slow:node3=0.3"),
+         "--fault: rail:5, slow:node3=0.3 are not priced together; give one, or ask moesim whatif"),
+        (("dispatch", "zoo-002", "--vary", "comm_sms=133"), "--vary comm_sms: 133 SMs, and h100-sxm-80gb has 132; legal: 1 to 132"),
     ],
 )  # fmt: skip
 def test_bad_input_is_one_line(moesim, call, message):
