@@ -114,6 +114,8 @@ def test_machines_by_tokens_per_dollar(moesim, small_file, tmp_path):
         (("--price", "hgx-h200=2/h"), "has none for"),
         (("--workers", "0"), "--workers: 0 processes are none"),
         (("--workers", "2", "--scheduler", "tcp://x:1"), "does not go with --scheduler"),
+        (("--scheduler", "foo"), "--scheduler: 'foo' is no address of a Dask scheduler; write for example"),
+        (("--scheduler", "tcp://login1"), "--scheduler: 'tcp://login1' is no address of a Dask scheduler"),
         (("--checkpoint", "no/such/s.jsonl"), "--checkpoint: there is no folder"),
     ],
 )
