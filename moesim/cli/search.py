@@ -103,10 +103,11 @@ def searched(
     axes, costs = grammar.axes(vary), grammar.price(price)
 
     from moesim.report.search import shown_progress
+    from moesim.studies.search.refusals import refusals
     from moesim.studies.search.search import search
 
     with shown_progress() as show:
-        return search(
+        found = search(
             problem,
             axes,
             top,
@@ -118,6 +119,9 @@ def searched(
             checkpoint=means.checkpoint,
             progress=show,
         )
+    if found.complete and not found.plans_legal:
+        raise SpecError(refusals(found))
+    return found
 
 
 def deliver(found: Search, as_json: bool, output: Path | None, measured_s: float | None = None) -> None:

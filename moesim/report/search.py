@@ -9,6 +9,7 @@ from pathlib import Path
 
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
+from rich.text import Text
 
 from moesim.base.words import word
 from moesim.report.estimate import gibibytes, seconds
@@ -55,7 +56,11 @@ def search_table(found: Search) -> RenderableType:
 
 
 def fewest_table(tried: Sequence[Tried]) -> RenderableType:
-    """A row a number of nodes, with the fastest layout that fits; slower ones are left out, whether they fit or not."""
+    """A row a number of nodes, with the fastest layout that fits; slower ones are left out, whether they fit or not.
+
+    Where none fits, the layout is the one with the smallest peak, and what a GPU lacks for it; lines below say what refuses
+    all layouts of a number of nodes.
+    """
     table = Table(title="the fewest nodes on which a layout fits", title_justify="left")
     for column in ("nodes", "GPUs", "legal", "left out", "fit", "step", "GiB", "layout"):
         table.add_column(column, justify="left" if column == "layout" else "right")
@@ -65,11 +70,21 @@ def fewest_table(tried: Sequence[Tried]) -> RenderableType:
         row.append(f"{found.plans_fitting:,}")
         if one.found.top:
             best = one.found.top[0]
-            names = tuple(axis.name for axis in one.found.space.axes)
-            told = ", ".join(f"{name} {word(value)}" for name, value in best.to_dict(names)["varied"].items())
-            row += [seconds(best.plan.step_time_s), gibibytes(best.plan.peak_bytes), told]
+            row += [seconds(best.plan.step_time_s), gibibytes(best.plan.peak_bytes), _layout(one, best)]
+        elif one.closest is not None and one.lacking_bytes is not None:
+            told = f"lacks {gibibytes(one.lacking_bytes)} GiB with {_layout(one, one.closest)}"
+            row += ["", gibibytes(one.closest.plan.peak_bytes), told]
+        else:
+            row += ["", "", "none is legal"]
         table.add_row(*row)
-    return table
+    lines = [Text(f"{one.nodes} nodes: {issue}") for one in tried for issue in one.refusals]
+    return Group(table, *lines)
+
+
+def _layout(one: Tried, best: Found) -> str:
+    """What was varied of a layout."""
+    names = tuple(axis.name for axis in one.found.space.axes)
+    return ", ".join(f"{name} {word(value)}" for name, value in best.to_dict(names)["varied"].items())
 
 
 def _title(found: Search) -> str:
