@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 from contextlib import contextmanager
 
 import pandas as pd
@@ -77,6 +78,47 @@ def test_the_fewest_nodes_on_which_a_job_fits(moesim, small_file):
     shown = moesim(*options, *heavy, "--measured", "9s").out
     assert str(answer["nodes"]) in shown
     assert "measured 9 s" in shown
+
+
+@pytest.mark.parametrize("verb", ["search", "pareto"])
+def test_where_nothing_is_legal_each_rule_says_so(moesim, verb):
+    lines = moesim(verb, "zoo-002", "--vary", "ep=7", "--vary", "schedule=auto", "--vary", "pp=4,5").lines
+    counts = [re.search(r" \((\d+) of (\d+) plans refused by it first\)", line).groups() for line in lines]
+    (total,) = {of for _, of in counts}
+    assert sum(int(count) for count, _ in counts) == int(total)
+    starts = [line.partition(":")[0] for line in lines]
+    assert starts.count("--vary schedule") == len(lines) - 2
+    (ranks,) = (line for line in lines if "[pipeline-ranks]" in line)
+    assert ranks.startswith("--vary pp: pp = 5 does not divide 256 GPUs")
+    assert "; legal: pp in 1, 2, 4," in ranks
+
+
+FEWEST = ("min-gpus", "--model", "qwen3-235b-a22b", "--cluster", "hgx-h100:8", "--vary", "ep=8")
+
+
+def test_the_fewest_nodes_where_nothing_is_legal(moesim):
+    first, second = moesim(*FEWEST, "--nodes", "3,5", "--vary", "pp=2").lines
+    assert first.startswith("--nodes 3: --vary ep: ")
+    assert "[expert-ranks] (1 of 1 plans refused by it first); legal: ep in 1, 2, 3, 4, 6, 12" in first
+    assert second.startswith("--nodes 5: --vary ep: ")
+
+
+def test_what_the_closest_layout_lacks(moesim):
+    options = (*FEWEST, "--nodes", "3,8", "--vary", "pp=2", "--vary", "recompute=none,full")
+    none, close = moesim(*options, "--json").json["tried"]
+    assert (none["plans_legal"], none["lacking_bytes"]) == (0, None)
+    assert none["refused"] == {"expert-ranks": 2}
+    assert "legal: ep in 1, 2, 3, 4, 6, 12" in none["refusals"][0]
+    assert close["refusals"] == []
+    peaks = [
+        row["memory"]["peak_bytes"] - row["memory"]["capacity_bytes"]
+        for row in moesim("estimate", *FEWEST[1:], "--vary", "pp=2", "--vary", "recompute=none,full", "--json").json
+    ]
+    assert close["lacking_bytes"] == pytest.approx(min(peaks), rel=1e-9)
+    assert min(peaks) > 0
+    shown = moesim(*options).out
+    assert f"lacks {min(peaks) / 2**30:.2f} GiB with ep 8, pp 2" in shown
+    assert "3 nodes: --vary ep: " in shown
 
 
 LAYOUTS = ("--vary", "tp=1,2", "--vary", "ep=2,8", "--vary", "recompute=none,full")
