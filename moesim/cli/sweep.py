@@ -66,6 +66,8 @@ def command(
     if best is not None:
         plain, shown = grammar.with_basis(plain, shown, best, beside)
     grammar.deliver(plain, shown, as_json, output)
+    if len(found.rows) < found.total:
+        raise typer.Exit(grammar.INTERRUPTED)
 
 
 @contextmanager

@@ -22,6 +22,9 @@ RULES = 12
 TERMS = 2
 """Terms that are named for a plan that is slower than the best."""
 
+NUMBERS = ("num_gpus", "step_time_s", "low_s", "high_s", "peak_bytes")
+"""Columns of a file of plans that every search has, behind what is varied."""
+
 
 def search_table(found: Search) -> RenderableType:
     """The best plans, why the others are slower, and what was refused."""
@@ -88,11 +91,22 @@ def _layout(one: Tried, best: Found) -> str:
 
 
 def _title(found: Search) -> str:
-    state = "" if found.complete else f"stopped after {found.counts.done:,}; "
-    state += f"{found.resumed:,} done before; " if found.resumed else ""
+    before = f"{found.resumed:,} done before; " if found.resumed else ""
+    if not found.complete:
+        return before + stopped(found)
     return (
-        f"{state}{found.plans_total:,} plans: {found.plans_legal:,} legal, {found.counts.bounded:,} left out by a bound, {found.plans_fitting:,} fit, {found.runs:,} run; "
+        f"{before}{found.plans_total:,} plans: {found.plans_legal:,} legal, {found.counts.bounded:,} left out by a bound, {found.plans_fitting:,} fit, {found.runs:,} run; "
         f"{found.seconds:.1f} s, {found.plans_per_s:,.0f} plans/s"
+    )
+
+
+def stopped(found: Search) -> str:
+    """What a search that was stopped has looked at, and what it has counted without or never reached."""
+    return (
+        f"stopped after {found.seconds:.1f} s; of {found.plans_total:,} plans {found.plans_looked_at:,} looked at, of which "
+        f"{found.plans_fitting:,} fit, {found.runs:,} run; counted without being looked at: "
+        f"{sum(found.refused.values()):,} refused by rules, {found.plans_bounded:,} left out by a bound; "
+        f"{found.plans_not_reached:,} not reached"
     )
 
 
@@ -113,10 +127,11 @@ def write_rows(path: Path, found: Search) -> None:
         row = {
             name: word(value) if isinstance(value, list | tuple) else value for name, value in told["varied"].items()
         }
-        numbers = ("num_gpus", "step_time_s", "low_s", "high_s", "peak_bytes", "tokens_per_dollar")
-        row |= {name: told[name] for name in numbers if name in told}
+        row |= {name: told[name] for name in (*NUMBERS, "tokens_per_dollar") if name in told}
         rows.append(row | {"binding": told["binding"]["resource"]})
-    write_frame(path, rows)
+    priced = ("tokens_per_dollar",) if found.jobs[0].price is not None else ()
+    columns = (*found.jobs[0].changes, *names, *NUMBERS, *priced, "binding")
+    write_frame(path, rows or dict.fromkeys(columns, ()))
 
 
 @contextmanager

@@ -127,6 +127,8 @@ def fewest_nodes(problem: Problem, nodes: Sequence[int], vary: Vary | None = Non
     for count in sorted(set(nodes)):
         smaller = problem.with_changes({"cluster.count": count}, "--nodes")
         found = search(smaller, vary or VARIED, top=1)
+        if not found.complete:
+            raise KeyboardInterrupt
         why = () if found.plans_legal else refusals(found)
         closest = _closest(smaller, vary or VARIED) if found.plans_legal and not found.top else None
         tried.append(Tried(count, smaller.machine.num_gpus, found, why, closest))

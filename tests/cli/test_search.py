@@ -177,10 +177,33 @@ def test_what_is_found_is_written_when_a_user_stops_it(moesim, small_file, tmp_p
 
     monkeypatch.setattr("moesim.report.search.shown_progress", stopping)
     options = ("search", str(small_file), *LAYOUTS, "--checkpoint", str(tmp_path / "s.jsonl"))
-    moesim(*options, "-o", str(tmp_path / "best.json"))
+    assert moesim(*options, "-o", str(tmp_path / "best.json")).code == 130
     found = json.loads((tmp_path / "best.json").read_text())
     assert not found["complete"]
     assert 0 < found["plans_done"] <= found["plans_total"]
+
+
+def test_what_a_stopped_search_has_not_looked_at(moesim, small_file, tmp_path, monkeypatch):
+    def stop(_):
+        raise KeyboardInterrupt
+
+    @contextmanager
+    def stopping():
+        yield stop
+
+    monkeypatch.setattr("moesim.report.search.shown_progress", stopping)
+    options = ("search", str(small_file), *LAYOUTS, "--vary", "pp=3,4")
+    stopped = moesim(*options)
+    assert stopped.code == 130
+    told = " ".join(stopped.out.split())
+    assert re.search(r"stopped after [\d.]+ s; of 16 plans 0 looked at, of which 0 fit, 0 run;", told)
+    counted = re.search(r"at: (\d+) refused by rules, 0 left out by a bound; (\d+) not reached", told)
+    refused, open_ = map(int, counted.groups())
+    assert refused + open_ == 16
+    assert open_ > 0
+    path = tmp_path / "best.csv"
+    assert moesim(*options, "-o", path).code == 130
+    assert path.read_text() == "tp,ep,recompute,pp,num_gpus,step_time_s,low_s,high_s,peak_bytes,binding\n"
 
 
 def test_a_front_and_its_picture(moesim, small_file, tmp_path):
