@@ -89,7 +89,7 @@ def _one_fault(faults: list[str] | None) -> str | None:
     if faults and len(faults) > 1:
         what = f"{', '.join(faults)} are not priced together"
         raise SpecError.single("--fault", "", what, "give one, or ask moesim whatif for each beside the base")
-    return faults[0] if faults else None
+    return faults[0] if faults and faults[0] != "none" else None
 
 
 def _with_fault(found: Faulted, before: Estimate, as_json: bool, output: Path | None) -> None:

@@ -146,4 +146,6 @@ def _closest(problem: Problem, vary: Vary) -> Found | None:
     memory = replace(machine.memory, allocator_slack=min(float(machine.memory.allocator_slack), FRAGMENTATION))
     roomy = replace(machine, gpu=replace(machine.gpu, memory_capacity=math.inf), memory=memory)
     found = search(replace(problem, machine=roomy), vary, top=1, objective="memory")
+    if not found.complete:
+        raise KeyboardInterrupt
     return found.top[0] if found.top else None

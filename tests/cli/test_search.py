@@ -4,9 +4,12 @@ import csv
 import json
 import re
 from contextlib import contextmanager
+from dataclasses import replace
 
 import pandas as pd
 import pytest
+
+from moesim.studies.search.search import search
 
 ARGUMENTS = ("--vary", "tp=1,2", "--vary", "ep=auto", "--vary", "recompute=none,[layernorm, moe_act]", "--top", "3")
 
@@ -241,3 +244,20 @@ def test_a_front_of_time_memory_and_money(moesim, small_file, tmp_path):
 def test_a_front_that_cannot_be(moesim, small_file, options, what):
     (line,) = moesim("pareto", str(small_file), *options).lines
     assert what in line
+
+
+@pytest.mark.parametrize(
+    ("call", "module"),
+    [
+        (("min-gpus", "--nodes", "1,2", "--vary", "tp=1,2"), "fewest"),
+        (("compare", "--vary", "tp=1,2", "--reoptimise", "ep"), "compare"),
+    ],
+)
+def test_a_stopped_search_inside_another_question_ends_it(moesim, small_file, monkeypatch, call, module):
+    def stopped(*arguments, **options):
+        return replace(search(*arguments, **options), complete=False)
+
+    monkeypatch.setattr(f"moesim.studies.{module}.search", stopped)
+    verb, *options = call
+    told = moesim(verb, small_file, *options)
+    assert (told.code, told.out) == (130, "")

@@ -80,3 +80,13 @@ def test_what_if(moesim, small_file):
 def test_bad_input_is_one_line(moesim, call, message):
     (line,) = moesim(*call).lines
     assert line.startswith(message)
+
+
+def test_a_sweep_over_faults_has_a_base_without_one(moesim, small_file):
+    rows = moesim("sweep", small_file, "--vary", "fault=none,slow:node1=0.5", "--json").json["rows"]
+    base, slow = sorted(rows, key=lambda row: row["step_time_s"])
+    assert (base["set"], slow["set"]) == ({"fault": "none"}, {"fault": "slow:node1=0.5"})
+    plain = moesim("estimate", small_file, "--json").json
+    assert base["step_time_s"] == plain["step_time_s"]
+    assert moesim("estimate", small_file, "--fault", "none", "--json").json == plain
+    assert slow["step_time_s"] > base["step_time_s"]

@@ -83,7 +83,7 @@ def search(
         try:
             run.split(apart=workers > 1 or scheduler is not None or checkpoint is not None)
             if checkpoint is not None:
-                file = Checkpoint(Path(checkpoint), head(found, wanted, run.parts))
+                file = Checkpoint(Path(checkpoint), head(found, wanted, run.parts), run.parts)
                 run.keep(stack.enter_context(closing(file)))
             if workers == 1 and scheduler is None:
                 complete = run.gather(run.here(run.parts))
