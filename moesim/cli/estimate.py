@@ -29,8 +29,8 @@ def command(
     changes: grammar.SetOption = None,
     vary: grammar.VaryOption = None,
     measured: grammar.MeasuredOption = None,
-    fault: Annotated[
-        str | None,
+    faults: Annotated[
+        list[str] | None,
         typer.Option("--fault", metavar="KIND:TARGET", help=grammar.FAULTS),
     ] = None,
     timeline: Annotated[
@@ -43,6 +43,7 @@ def command(
     cases = grammar.variants(vary)
     if timeline is not None and len(cases) > 1:
         raise SpecError.single("--timeline", "", "draws one step", "leave out --vary")
+    fault = _one_fault(faults)
     if fault is not None and (timeline is not None or measured is not None):
         raise SpecError.single(
             "--fault", "", "sets the step beside the one without", "leave out --timeline, --measured"
@@ -85,6 +86,14 @@ def command(
     if len(problems) == len(cases):
         raise SpecError(issue for error in problems for issue in error.issues)
     grammar.deliver(plain, report.variants(rows), as_json, output)
+
+
+def _one_fault(faults: list[str] | None) -> str | None:
+    """Return the fault of the step; a `SpecError` for several, which are not priced together."""
+    if faults and len(faults) > 1:
+        what = f"{', '.join(faults)} are not priced together"
+        raise SpecError.single("--fault", "", what, "give one, or ask moesim whatif for each beside the base")
+    return faults[0] if faults and faults[0] != "none" else None
 
 
 def _with_fault(found: Faulted, before: Estimate, as_json: bool, output: Path | None) -> None:

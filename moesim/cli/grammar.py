@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from moesim.problem import Problem
     from moesim.result import Estimate
 
+INTERRUPTED = 130
+"""Exit code after Ctrl-C, whether or not something was found before it."""
 PICTURES = (".svg", ".png", ".pdf")
 """Endings of files that can be drawn."""
 TABLES = (".csv", ".parquet")

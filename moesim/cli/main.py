@@ -12,6 +12,7 @@ import typer
 from typer.exceptions import TyperException
 
 from moesim.base.errors import SpecError
+from moesim.cli.grammar import INTERRUPTED
 
 
 class Verb(NamedTuple):
@@ -116,7 +117,7 @@ def main() -> None:
             sys.exit(2)
         _fail(message.replace("\n", " "))
     except typer.Abort:
-        sys.exit(130)
+        sys.exit(INTERRUPTED)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)

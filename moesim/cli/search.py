@@ -22,7 +22,7 @@ HELP = """Find the best layouts of a job: every legal combination, exactly.
 --vary takes fields of the strategy with their values, or auto for all that a field can have; what is left out stays as
 the scenario says or follows the defaults of its software. Without --vary degrees, schedules, layouts, recomputation and
 expert transports are varied. --vary cluster=hgx-h100:32,hgx-h200:16 searches each machine and ranks them together. Ctrl-C
-prints what has been found; with --checkpoint the same command goes on from there.
+prints what has been found and exits with 130; with --checkpoint the same command goes on from there.
 """
 
 WorkersOption = Annotated[int, typer.Option("--workers", metavar="N", help="Processes on this machine.")]
@@ -103,10 +103,11 @@ def searched(
     axes, costs = grammar.axes(vary), grammar.price(price)
 
     from moesim.report.search import shown_progress
+    from moesim.studies.search.refusals import refusals
     from moesim.studies.search.search import search
 
     with shown_progress() as show:
-        return search(
+        found = search(
             problem,
             axes,
             top,
@@ -118,6 +119,9 @@ def searched(
             checkpoint=means.checkpoint,
             progress=show,
         )
+    if found.complete and not found.plans_legal:
+        raise SpecError(refusals(found))
+    return found
 
 
 def deliver(found: Search, as_json: bool, output: Path | None, measured_s: float | None = None) -> None:
@@ -129,3 +133,5 @@ def deliver(found: Search, as_json: bool, output: Path | None, measured_s: float
     if found.top:
         plain, shown = grammar.with_basis(plain, shown, found.top[0].answer, measured_s)
     grammar.deliver(plain, shown, as_json, output)
+    if not found.complete:
+        raise typer.Exit(grammar.INTERRUPTED)

@@ -16,7 +16,7 @@ from moesim.cli.varied import lists, sound, varied_problem
 HELP = """Estimate every combination of some values, rank them, and say what makes each one lose or refuses it.
 
 --vary takes any path of --set with its values: fields of the strategy (auto for all that one can have), sequence_length,
-routing=balanced,zipf:1.2, transports.deepep.num_sms=8,16,24, gpu.memory_bandwidth=x1,x1.2, fault=... For each axis the
+routing=balanced,zipf:1.2, transports.deepep.num_sms=8,16,24, gpu.memory_bandwidth=x1,x1.2, fault=none,rail:5. For each axis the
 optimum is told and the knee, beyond which it costs 5 % more. Layouts by the million are those of moesim search.
 """
 
@@ -67,6 +67,8 @@ def command(
     if best is not None:
         plain, shown = grammar.with_basis(plain, shown, best, beside)
     grammar.deliver(plain, shown, as_json, output)
+    if len(found.rows) < found.total:
+        raise typer.Exit(grammar.INTERRUPTED)
 
 
 @contextmanager

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
+from rich.text import Text
 
 from moesim.base.words import word
 from moesim.report.estimate import gibibytes, seconds
@@ -20,6 +21,9 @@ RULES = 12
 """Rules of refused plans that are listed."""
 TERMS = 2
 """Terms that are named for a plan that is slower than the best."""
+
+NUMBERS = ("num_gpus", "step_time_s", "low_s", "high_s", "peak_bytes")
+"""Columns of a file of plans that every search has, behind what is varied."""
 
 
 def search_table(found: Search) -> RenderableType:
@@ -55,7 +59,11 @@ def search_table(found: Search) -> RenderableType:
 
 
 def fewest_table(tried: Sequence[Tried]) -> RenderableType:
-    """A row a number of nodes, with the fastest layout that fits; slower ones are left out, whether they fit or not."""
+    """A row a number of nodes, with the fastest layout that fits; slower ones are left out, whether they fit or not.
+
+    Where none fits, the layout is the one with the smallest peak, and what a GPU lacks for it; lines below say what refuses
+    all layouts of a number of nodes.
+    """
     table = Table(title="the fewest nodes on which a layout fits", title_justify="left")
     for column in ("nodes", "GPUs", "legal", "left out", "fit", "step", "GiB", "layout"):
         table.add_column(column, justify="left" if column == "layout" else "right")
@@ -65,19 +73,40 @@ def fewest_table(tried: Sequence[Tried]) -> RenderableType:
         row.append(f"{found.plans_fitting:,}")
         if one.found.top:
             best = one.found.top[0]
-            names = tuple(axis.name for axis in one.found.space.axes)
-            told = ", ".join(f"{name} {word(value)}" for name, value in best.to_dict(names)["varied"].items())
-            row += [seconds(best.plan.step_time_s), gibibytes(best.plan.peak_bytes), told]
+            row += [seconds(best.plan.step_time_s), gibibytes(best.plan.peak_bytes), _layout(one, best)]
+        elif one.closest is not None and one.lacking_bytes is not None:
+            told = f"lacks {gibibytes(one.lacking_bytes)} GiB with {_layout(one, one.closest)}"
+            row += ["", gibibytes(one.closest.plan.peak_bytes), told]
+        else:
+            row += ["", "", "none is legal"]
         table.add_row(*row)
-    return table
+    lines = [Text(f"{one.nodes} nodes: {issue}") for one in tried for issue in one.refusals]
+    return Group(table, *lines)
+
+
+def _layout(one: Tried, best: Found) -> str:
+    """What was varied of a layout."""
+    names = tuple(axis.name for axis in one.found.space.axes)
+    return ", ".join(f"{name} {word(value)}" for name, value in best.to_dict(names)["varied"].items())
 
 
 def _title(found: Search) -> str:
-    state = "" if found.complete else f"stopped after {found.counts.done:,}; "
-    state += f"{found.resumed:,} done before; " if found.resumed else ""
+    before = f"{found.resumed:,} done before; " if found.resumed else ""
+    if not found.complete:
+        return before + stopped(found)
     return (
-        f"{state}{found.plans_total:,} plans: {found.plans_legal:,} legal, {found.counts.bounded:,} left out by a bound, {found.plans_fitting:,} fit, {found.runs:,} run; "
+        f"{before}{found.plans_total:,} plans: {found.plans_legal:,} legal, {found.counts.bounded:,} left out by a bound, {found.plans_fitting:,} fit, {found.runs:,} run; "
         f"{found.seconds:.1f} s, {found.plans_per_s:,.0f} plans/s"
+    )
+
+
+def stopped(found: Search) -> str:
+    """What a search that was stopped has looked at, and what it has counted without or never reached."""
+    return (
+        f"stopped after {found.seconds:.1f} s; of {found.plans_total:,} plans {found.plans_looked_at:,} looked at, of which "
+        f"{found.plans_fitting:,} fit, {found.runs:,} run; counted without being looked at: "
+        f"{sum(found.refused.values()):,} refused by rules, {found.plans_bounded:,} left out by a bound; "
+        f"{found.plans_not_reached:,} not reached"
     )
 
 
@@ -98,10 +127,11 @@ def write_rows(path: Path, found: Search) -> None:
         row = {
             name: word(value) if isinstance(value, list | tuple) else value for name, value in told["varied"].items()
         }
-        numbers = ("num_gpus", "step_time_s", "low_s", "high_s", "peak_bytes", "tokens_per_dollar")
-        row |= {name: told[name] for name in numbers if name in told}
+        row |= {name: told[name] for name in (*NUMBERS, "tokens_per_dollar") if name in told}
         rows.append(row | {"binding": told["binding"]["resource"]})
-    write_frame(path, rows)
+    priced = ("tokens_per_dollar",) if found.jobs[0].price is not None else ()
+    columns = (*found.jobs[0].changes, *names, *NUMBERS, *priced, "binding")
+    write_frame(path, rows or dict.fromkeys(columns, ()))
 
 
 @contextmanager

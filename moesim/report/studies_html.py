@@ -14,7 +14,7 @@ from moesim.report.estimate import NAMES, gibibytes, seconds
 from moesim.report.html import Column, Row, fragment
 from moesim.report.palette import SHORT_NAMES, TERM_COLOURS
 from moesim.report.scaling import scaling_table
-from moesim.report.search import RULES, TERMS, search_table
+from moesim.report.search import RULES, TERMS, search_table, stopped
 from moesim.report.sweep import short_names, sweep_table, verdict
 from moesim.report.whatif import whatif_table
 from moesim.result import Estimate
@@ -55,7 +55,7 @@ def _(found: Search) -> str:
         cells += [gibibytes(one.plan.peak_bytes), *([f"{one.tokens_per_dollar:,.0f}"] if priced else [])]
         cells += [one.answer.binding["resource"], _slower(found, one)]
         rows.append(Row(cells, strong=one is found.top[0]))
-    notes = [] if found.complete else [f"stopped after {found.counts.done:,} plans"]
+    notes = [] if found.complete else [stopped(found)]
     refused = list(found.refused.items())
     listed = "; ".join(f"{rule} {count:,}" for rule, count in refused[:RULES])
     more = f"; {len(refused) - RULES} more rules {sum(count for _, count in refused[RULES:]):,}"

@@ -19,6 +19,7 @@ from moesim.spec.model import ModelSpec
 from moesim.spec.overrides import apply_overrides
 from moesim.spec.provenance import Sourced
 from moesim.spec.scenario import ScenarioSpec
+from moesim.spec.sms import unheld
 from moesim.spec.software import SoftwareSpec
 from moesim.spec.transport import TransportSpec
 from moesim.spec.validation import NamedSpec, validate
@@ -137,6 +138,8 @@ def load_specs(scenario: ScenarioSpec) -> ScenarioSpecs:
         nic = find("nics", node.nic, "nic", NicSpec, "cluster.node")
         fabric = find("fabrics", plain, "fabric", FabricSpec, "cluster.fabric", own.of(calibrations, plain))
         fabric = fabric and oversubscribed(fabric, ratio)
+        if gpu is not None:
+            problems.extend(dict.fromkeys(unheld(scenario, gpu)))
         used, whole = scenario.cluster.gpus, node.gpus_per_node * scenario.cluster.count
         if used is not None and not whole - node.gpus_per_node < used <= whole:
             what = f"{used} GPUs do not fill {scenario.cluster.count} nodes of {node.gpus_per_node}"

@@ -34,7 +34,7 @@ def with_overrides(scenario: ScenarioSpec, changes: Mapping[str, Any], where: st
     problems = Collector()
     document = scenario.document
     for path, value in _spread(changes, where, problems).items():
-        origin = f"{where} {path}"
+        origin = f"{where} {path if path in changes else COMM_SMS}"
         key = _key(path)
         parts = path.split(".")
         if parts[0] == "transports" and len(parts) > 1 and parts[1] not in library.names("transports"):

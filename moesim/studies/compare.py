@@ -193,6 +193,8 @@ def _best(problem: Problem, fields: Sequence[str]) -> tuple[Estimate, Plan]:
     if not fields:
         return estimate(problem), problem.plan()
     found = search(problem, dict.fromkeys(fields, "auto"), top=1)
+    if not found.complete:
+        raise KeyboardInterrupt
     if not found.top:
         what = f"none of {found.plans_total:,} layouts of {', '.join(fields)} is legal and fits ({found.plans_legal:,} legal)"
         raise SpecError.single("--reoptimise", "", what, "search more fields, or use more nodes")

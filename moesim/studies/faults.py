@@ -23,6 +23,9 @@ from moesim.studies.fabric_groups import axis_traffic
 PATH = "fault"
 """Name of a fault among the changes of a variant."""
 
+NONE = "none"
+"""Its value for no fault, the base beside others."""
+
 
 @dataclass(frozen=True)
 class AxisEffect:
@@ -110,10 +113,11 @@ def faulted(problem: Problem, fault: str) -> Faulted:
 
 
 def with_changes(problem: Problem, changes: Mapping[str, Any], where: str) -> Problem:
-    """Return the changed problem; the path ``fault`` names a fault, which comes last."""
+    """Return the changed problem; the path ``fault`` names a fault, which comes last, or ``none``."""
     others = {path: value for path, value in changes.items() if path != PATH}
     changed = problem.with_changes(others, where) if others else problem
-    return faulted(changed, changes[PATH]).problem if PATH in changes else changed
+    fault = changes.get(PATH, NONE)
+    return changed if fault == NONE else faulted(changed, fault).problem
 
 
 def _slow_node(problem: Problem, plan: Plan, fault: str) -> Faulted:

@@ -60,6 +60,7 @@ def test_deepep_v2_takes_fewer_sms_across_nodes(moesim):
         (("dispatch", "--experts", 100), "--experts: 100 experts do not divide over 32 ranks"),
         (("dispatch", "--top-k", 300), "--top-k: 300 of 256 experts"),
         (("dispatch", "--transport", "nvshmem-rowwise", "--num-sms", 4), "--num-sms: transport nvshmem-rowwise has no such number"),
+        (("dispatch", "--num-sms", 500), "--num-sms transports.deepep.num_sms: 500 SMs, and h100-sxm-80gb has 132; legal: 1 to 132"),
         (("dispatch", "--measured", "fast"), "--measured: 'fast' is no rate and no time"),
     ],
 )  # fmt: skip

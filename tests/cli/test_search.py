@@ -2,10 +2,14 @@
 
 import csv
 import json
+import re
 from contextlib import contextmanager
+from dataclasses import replace
 
 import pandas as pd
 import pytest
+
+from moesim.studies.search.search import search
 
 ARGUMENTS = ("--vary", "tp=1,2", "--vary", "ep=auto", "--vary", "recompute=none,[layernorm, moe_act]", "--top", "3")
 
@@ -79,6 +83,47 @@ def test_the_fewest_nodes_on_which_a_job_fits(moesim, small_file):
     assert "measured 9 s" in shown
 
 
+@pytest.mark.parametrize("verb", ["search", "pareto"])
+def test_where_nothing_is_legal_each_rule_says_so(moesim, verb):
+    lines = moesim(verb, "zoo-002", "--vary", "ep=7", "--vary", "schedule=auto", "--vary", "pp=4,5").lines
+    counts = [re.search(r" \((\d+) of (\d+) plans refused by it first\)", line).groups() for line in lines]
+    (total,) = {of for _, of in counts}
+    assert sum(int(count) for count, _ in counts) == int(total)
+    starts = [line.partition(":")[0] for line in lines]
+    assert starts.count("--vary schedule") == len(lines) - 2
+    (ranks,) = (line for line in lines if "[pipeline-ranks]" in line)
+    assert ranks.startswith("--vary pp: pp = 5 does not divide 256 GPUs")
+    assert "; legal: pp in 1, 2, 4," in ranks
+
+
+FEWEST = ("min-gpus", "--model", "qwen3-235b-a22b", "--cluster", "hgx-h100:8", "--vary", "ep=8")
+
+
+def test_the_fewest_nodes_where_nothing_is_legal(moesim):
+    first, second = moesim(*FEWEST, "--nodes", "3,5", "--vary", "pp=2").lines
+    assert first.startswith("--nodes 3: --vary ep: ")
+    assert "[expert-ranks] (1 of 1 plans refused by it first); legal: ep in 1, 2, 3, 4, 6, 12" in first
+    assert second.startswith("--nodes 5: --vary ep: ")
+
+
+def test_what_the_closest_layout_lacks(moesim):
+    options = (*FEWEST, "--nodes", "3,8", "--vary", "pp=2", "--vary", "recompute=none,full")
+    none, close = moesim(*options, "--json").json["tried"]
+    assert (none["plans_legal"], none["lacking_bytes"]) == (0, None)
+    assert none["refused"] == {"expert-ranks": 2}
+    assert "legal: ep in 1, 2, 3, 4, 6, 12" in none["refusals"][0]
+    assert close["refusals"] == []
+    peaks = [
+        row["memory"]["peak_bytes"] - row["memory"]["capacity_bytes"]
+        for row in moesim("estimate", *FEWEST[1:], "--vary", "pp=2", "--vary", "recompute=none,full", "--json").json
+    ]
+    assert close["lacking_bytes"] == pytest.approx(min(peaks), rel=1e-9)
+    assert min(peaks) > 0
+    shown = moesim(*options).out
+    assert f"lacks {min(peaks) / 2**30:.2f} GiB with ep 8, pp 2" in shown
+    assert "3 nodes: --vary ep: " in shown
+
+
 LAYOUTS = ("--vary", "tp=1,2", "--vary", "ep=2,8", "--vary", "recompute=none,full")
 
 
@@ -114,6 +159,8 @@ def test_machines_by_tokens_per_dollar(moesim, small_file, tmp_path):
         (("--price", "hgx-h200=2/h"), "has none for"),
         (("--workers", "0"), "--workers: 0 processes are none"),
         (("--workers", "2", "--scheduler", "tcp://x:1"), "does not go with --scheduler"),
+        (("--scheduler", "foo"), "--scheduler: 'foo' is no address of a Dask scheduler; write for example"),
+        (("--scheduler", "tcp://login1"), "--scheduler: 'tcp://login1' is no address of a Dask scheduler"),
         (("--checkpoint", "no/such/s.jsonl"), "--checkpoint: there is no folder"),
     ],
 )
@@ -133,10 +180,33 @@ def test_what_is_found_is_written_when_a_user_stops_it(moesim, small_file, tmp_p
 
     monkeypatch.setattr("moesim.report.search.shown_progress", stopping)
     options = ("search", str(small_file), *LAYOUTS, "--checkpoint", str(tmp_path / "s.jsonl"))
-    moesim(*options, "-o", str(tmp_path / "best.json"))
+    assert moesim(*options, "-o", str(tmp_path / "best.json")).code == 130
     found = json.loads((tmp_path / "best.json").read_text())
     assert not found["complete"]
     assert 0 < found["plans_done"] <= found["plans_total"]
+
+
+def test_what_a_stopped_search_has_not_looked_at(moesim, small_file, tmp_path, monkeypatch):
+    def stop(_):
+        raise KeyboardInterrupt
+
+    @contextmanager
+    def stopping():
+        yield stop
+
+    monkeypatch.setattr("moesim.report.search.shown_progress", stopping)
+    options = ("search", str(small_file), *LAYOUTS, "--vary", "pp=3,4")
+    stopped = moesim(*options)
+    assert stopped.code == 130
+    told = " ".join(stopped.out.split())
+    assert re.search(r"stopped after [\d.]+ s; of 16 plans 0 looked at, of which 0 fit, 0 run;", told)
+    counted = re.search(r"at: (\d+) refused by rules, 0 left out by a bound; (\d+) not reached", told)
+    refused, open_ = map(int, counted.groups())
+    assert refused + open_ == 16
+    assert open_ > 0
+    path = tmp_path / "best.csv"
+    assert moesim(*options, "-o", path).code == 130
+    assert path.read_text() == "tp,ep,recompute,pp,num_gpus,step_time_s,low_s,high_s,peak_bytes,binding\n"
 
 
 def test_a_front_and_its_picture(moesim, small_file, tmp_path):
@@ -174,3 +244,20 @@ def test_a_front_of_time_memory_and_money(moesim, small_file, tmp_path):
 def test_a_front_that_cannot_be(moesim, small_file, options, what):
     (line,) = moesim("pareto", str(small_file), *options).lines
     assert what in line
+
+
+@pytest.mark.parametrize(
+    ("call", "module"),
+    [
+        (("min-gpus", "--nodes", "1,2", "--vary", "tp=1,2"), "fewest"),
+        (("compare", "--vary", "tp=1,2", "--reoptimise", "ep"), "compare"),
+    ],
+)
+def test_a_stopped_search_inside_another_question_ends_it(moesim, small_file, monkeypatch, call, module):
+    def stopped(*arguments, **options):
+        return replace(search(*arguments, **options), complete=False)
+
+    monkeypatch.setattr(f"moesim.studies.{module}.search", stopped)
+    verb, *options = call
+    told = moesim(verb, small_file, *options)
+    assert (told.code, told.out) == (130, "")

@@ -72,8 +72,21 @@ def test_what_if(moesim, small_file):
         (("whatif", "zoo-002", "--change", "ep"), "--change ep: is not PATH=VALUE"),
         (("whatif", "zoo-002", "--change", "ep=8; ep=16"), "--change ep: is given twice"),
         (("whatif", "zoo-002", "--fault", "nic"), "--fault nic: "),
+        (("estimate", "zoo-002", "--fault", "rail:5", "--fault", "slow:node3=0.3"),
+         "--fault: rail:5, slow:node3=0.3 are not priced together; give one, or ask moesim whatif"),
+        (("dispatch", "zoo-002", "--vary", "comm_sms=133"), "--vary comm_sms: 133 SMs, and h100-sxm-80gb has 132; legal: 1 to 132"),
     ],
 )  # fmt: skip
 def test_bad_input_is_one_line(moesim, call, message):
     (line,) = moesim(*call).lines
     assert line.startswith(message)
+
+
+def test_a_sweep_over_faults_has_a_base_without_one(moesim, small_file):
+    rows = moesim("sweep", small_file, "--vary", "fault=none,slow:node1=0.5", "--json").json["rows"]
+    base, slow = sorted(rows, key=lambda row: row["step_time_s"])
+    assert (base["set"], slow["set"]) == ({"fault": "none"}, {"fault": "slow:node1=0.5"})
+    plain = moesim("estimate", small_file, "--json").json
+    assert base["step_time_s"] == plain["step_time_s"]
+    assert moesim("estimate", small_file, "--fault", "none", "--json").json == plain
+    assert slow["step_time_s"] > base["step_time_s"]

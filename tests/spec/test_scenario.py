@@ -137,6 +137,10 @@ def test_set_a_number_of_the_hardware(small: Path) -> None:
         ({"cluster.node": "x"}, ["--set cluster.node: no node 'x'; known: "]),
         ({"gpu.memory_bandwidth": "4"}, ["--set gpu.memory_bandwidth: '4' has no unit; write for example '400 Gb/s'"]),
         ({"gpu.memory_bandwidht": "4"}, ["--set gpu.memory_bandwidht: nothing is called 'memory_bandwidht'; did you mean 'memory_bandwidth'?"]),
+        ({"transports.deepep.num_sms": "0"}, ["--set transports.deepep.num_sms: a kernel that copies by SMs needs one; legal: 1 to 132"]),
+        ({"transports.nccl-alltoall.num_sms": "133"}, ["--set transports.nccl-alltoall.num_sms: 133 SMs, and h100-sxm-80gb has 132; legal: 0 to 132"]),
+        ({"node.links.collective_sms": "140"}, ["--set node.links.collective_sms: 140 SMs, and h100-sxm-80gb has 132; legal: 0 to 132"]),
+        ({"comm_sms": "200"}, ["--set comm_sms: 200 SMs, and h100-sxm-80gb has 132; legal: 1 to 132"]),
         ({"gpu.kernels": "4"}, ["--set gpu.kernels: 'kernels' is a group; name one of gemm_efficiency, "]),
     ],
 )  # fmt: skip

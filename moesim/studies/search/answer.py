@@ -89,6 +89,16 @@ class Search(Shown):
         return self.counts.bounded
 
     @property
+    def plans_looked_at(self) -> int:
+        """Legal ones of which it was asked whether they fit; rules and bounds count the others many at a time."""
+        return self.counts.legal - self.counts.bounded
+
+    @property
+    def plans_not_reached(self) -> int:
+        """Combinations of which nothing is known, as the search was stopped before; 0 where it is complete."""
+        return self.plans_total - self.counts.done
+
+    @property
     def plans_fitting(self) -> int:
         """Legal ones that fit in memory, among those of which it had to be known."""
         return self.counts.fitting
@@ -131,6 +141,8 @@ class Search(Shown):
             "plans_resumed": self.resumed,
             "plans_legal": self.plans_legal,
             "plans_bounded": self.plans_bounded,
+            "plans_looked_at": self.plans_looked_at,
+            "plans_not_reached": self.plans_not_reached,
             "plans_fitting": self.plans_fitting,
             "plans_run": self.runs,
             "seconds": self.seconds,

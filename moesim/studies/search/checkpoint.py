@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -50,11 +50,12 @@ class Checkpoint:
     Raises
     ------
     SpecError
-        Where the file is of another search, with what differs, or no such file at all.
+        Where the file is of another search, with what differs, has parts that the search has not, or is no such file.
     """
 
-    def __init__(self, path: Path, head: dict[str, Any]) -> None:
+    def __init__(self, path: Path, head: dict[str, Any], parts: Sequence[Part]) -> None:
         self._path = path
+        self._parts = {name: number for name, number, _ in parts}
         self.finished: dict[str, Done] = {}
         kept = self._read(head) if path.exists() else 0
         self._file = path.open("r+b" if path.exists() else "wb")
@@ -72,13 +73,22 @@ class Checkpoint:
             if any(lines) and (not entries or "search" not in entries[0]):
                 raise ValueError
             self._compare(entries[0] if entries else head, head)
-            self.finished = {entry["part"]: _done(entry) for entry in entries[1:]}
+            self._take(_done(entry) for entry in entries[1:])
         except (ValueError, KeyError, TypeError) as error:
             if isinstance(error, SpecError):
                 raise
             what = "is no file of a search"
             raise SpecError.single(OPTION, str(self._path), what, "name another, or delete it") from None
         return sum(len(line) + 1 for line in whole)
+
+    def _take(self, noted: Iterable[Done]) -> None:
+        """Take in finished parts; those that the search does not have, or that stand there twice, are no work of its."""
+        for done in noted:
+            if self._parts.get(done.name) != done.number or done.name in self.finished:
+                twice = "twice" if done.name in self.finished else "that this search does not have"
+                what = f"has part '{done.name}' {twice}"
+                raise SpecError.single(OPTION, str(self._path), what, "name another, or delete it")
+            self.finished[done.name] = done
 
     def _compare(self, found: dict[str, Any], head: dict[str, Any]) -> None:
         """Refuse the file of another search."""

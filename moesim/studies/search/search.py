@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -23,6 +24,8 @@ from moesim.studies.search.space import Vary
 from moesim.studies.search.spread import elsewhere
 from moesim.studies.search.tasks import Done, Part, Task, Worker, pieces
 
+ADDRESS = re.compile(r"((tcp|tls|wss?|ucx)://)?[^\s/]+:\d{1,5}|inproc://\S+")
+"""How an address of a Dask scheduler is written."""
 Show = Callable[[Progress], None]
 
 
@@ -80,7 +83,7 @@ def search(
         try:
             run.split(apart=workers > 1 or scheduler is not None or checkpoint is not None)
             if checkpoint is not None:
-                file = Checkpoint(Path(checkpoint), head(found, wanted, run.parts))
+                file = Checkpoint(Path(checkpoint), head(found, wanted, run.parts), run.parts)
                 run.keep(stack.enter_context(closing(file)))
             if workers == 1 and scheduler is None:
                 complete = run.gather(run.here(run.parts))
@@ -101,6 +104,9 @@ def _check(problem: Problem, workers: int, scheduler: str | None) -> None:
         problems.add("--workers", "", f"{workers} processes are none", "write for example --workers 4")
     if workers > 1 and scheduler is not None:
         problems.add("--workers", "", "does not go with --scheduler", "its workers are those of the cluster")
+    if scheduler is not None and not ADDRESS.fullmatch(scheduler):
+        fix = "write for example --scheduler tcp://login1:8786"
+        problems.add("--scheduler", "", f"'{scheduler}' is no address of a Dask scheduler", fix)
     problems.raise_if_any()
 
 

@@ -16,8 +16,12 @@ from moesim.cost.transports import profiled, transports
 from moesim.problem import Problem
 from moesim.studies.search.legality import single_field_mask
 from moesim.timeline.schedules import schedules
+from moesim.workload.layers import layer_block, recomputed, saved_bytes
+from moesim.workload.mesh import Mesh
+from moesim.workload.ops import Block
 from moesim.workload.precision import recipes
 from moesim.workload.recompute import policies
+from moesim.workload.setting import Setting
 from moesim.workload.stages import COUNT_ENDS, EVEN, FIRST_LARGER, place_layers
 from moesim.workload.strategy import DEGREES, FIELDS, FLAGS, Strategy
 
@@ -182,8 +186,17 @@ def _layouts(problem: Problem, _: Mapping[str, tuple[Any, ...]]) -> tuple[Any, .
 
 
 def _recomputes(problem: Problem, _: Mapping[str, tuple[Any, ...]]) -> tuple[Any, ...]:
-    single = ((name,) for name in policies.names())
+    """What is recomputed now, nothing, and each policy that frees something on one of the model's layers."""
+    fusion, one_rank = problem.machine.runtime.fusion, Mesh(1, 1, 1, 1, 1, 1)
+    setting = Setting(1, problem.sequence_length, one_rank, recipes.get("bf16"), fusion=fusion)
+    blocks = [layer_block(layer, problem.model.hidden, setting) for layer in dict.fromkeys(problem.model.layers)]
+    kept = {name: [recomputed(block, (policies.get(name),)) for block in blocks] for name in policies.names()}
+    single = ((name,) for name, less in kept.items() if any(map(_frees, less, blocks)))
     return tuple(dict.fromkeys([(), problem.strategy.recompute, *single]))
+
+
+def _frees(less: Block, whole: Block) -> bool:
+    return bool(saved_bytes(less) < saved_bytes(whole))
 
 
 def _transports(problem: Problem, _: Mapping[str, tuple[Any, ...]]) -> tuple[Any, ...]:

@@ -11,7 +11,7 @@ from moesim.studies.search.answer import Search
 from moesim.studies.search.search import search
 from moesim.studies.search.space import Vary
 
-EFFORT = ("plans_bounded", "plans_fitting", "plans_run", "plans_resumed", "seconds", "plans_per_s")
+EFFORT = ("plans_bounded", "plans_looked_at", "plans_fitting", "plans_run", "plans_resumed", "seconds", "plans_per_s")
 """What a search tells of its own work, not of the plans."""
 
 

@@ -85,6 +85,21 @@ def test_what_is_no_such_file_is_refused(tiny, vary, tmp_path, text):
     assert path.read_text() == text
 
 
+@pytest.mark.parametrize(
+    ("line", "name", "what"),
+    [(2, "9-9", "has part '9-9' that this search does not have"), (1, None, "has part '0-1' twice")],
+)
+def test_a_part_that_is_none_of_the_search_is_refused(stopped, tiny, vary, line, name, what):
+    lines = stopped.read_text().splitlines()
+    changed = json.loads(lines[line]) | {"part": name or json.loads(lines[2])["part"]}
+    lines[line] = json.dumps(changed)
+    stopped.write_text("\n".join(lines) + "\n")
+    before = stopped.read_bytes()
+    with pytest.raises(SpecError, match=f"s.jsonl: {what}; name another, or delete it"):
+        search(tiny, vary, top=5, checkpoint=stopped)
+    assert stopped.read_bytes() == before
+
+
 def test_an_empty_file_is_a_new_one(tiny, vary, told, whole, tmp_path):
     path = tmp_path / "s.jsonl"
     path.touch()

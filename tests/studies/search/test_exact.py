@@ -285,3 +285,19 @@ def test_a_stopped_search_tells_what_it_has(tiny):
 def test_what_cannot_be_varied_is_named(tiny, vary, what):
     with pytest.raises(SpecError, match=what):
         search(tiny, vary)
+
+
+@pytest.mark.parametrize(
+    ("model", "others"),
+    [
+        ("small", {"moe", "moe_act"}),
+        ("latent", {"moe", "moe_act", "mla_up_proj"}),
+        ("shared", {"moe", "moe_act", "shared_experts"}),
+        ("dense", {"mlp"}),
+    ],
+)
+def test_auto_recomputes_what_the_model_has(variants, model, others):
+    (axis,) = space(variants[model], {"recompute": "auto"}).axes
+    singles = {name for names in axis.values for name in names}
+    assert singles == {"attn", "core_attn", "full", "layernorm", "op-selective", "sqrt"} | others
+    assert () in axis.values
