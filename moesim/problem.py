@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
 
@@ -156,6 +157,27 @@ class Problem:
         fix = f"legal: {legal}" if legal and not legal.startswith(("did", "known")) else legal
         shown = "" if where.startswith("--") else path  # an option names its path itself
         return Issue(where, shown, f"{violation.message} [{violation.rule}]", fix)
+
+
+Named = Problem | str | PathLike[str]
+"""A problem, a scenario file, or the name of a shipped scenario."""
+
+
+def as_problem(given: object, call: str) -> Problem:
+    """Return a problem itself, or the one that a file or a name stands for.
+
+    Raises
+    ------
+    SpecError
+        Where it is none of these; ``call`` is what was called with it.
+    """
+    if isinstance(given, Problem):
+        return given
+    if isinstance(given, str | PathLike):
+        return load(fspath(given))
+    what = f"a value of type {type(given).__name__} is no problem"
+    fix = "give what moesim.load returns, a scenario file, or the name of a shipped scenario"
+    raise SpecError.single(call, "problem", what, fix)
 
 
 def load(path: str | Path) -> Problem:

@@ -42,7 +42,7 @@ def _moved(moved: Resharded) -> list[tuple[str, str]]:
 
 
 def checkpoint_table(
-    found: CheckpointAnswer, contents: str, smaller: Shrunk | None = None, moved: Resharded | None = None
+    found: CheckpointAnswer, contents: str = "", smaller: Shrunk | None = None, moved: Resharded | None = None
 ) -> Table:
     """A row for each part of the answer.
 
@@ -51,14 +51,15 @@ def checkpoint_table(
     found
         The answer.
     contents
-        What is saved of a parameter, in words.
+        What is saved of a parameter, in words; left out, its bytes alone.
     smaller, moved
         Going on with fewer nodes, and loading on another layout, where that was asked.
     """
     table = Table(title=found.name, title_justify="left", show_header=False)
     size = format_quantity(found.num_bytes, "bytes")
+    told = f" ({contents})" if contents else ""
     rows = [
-        ("checkpoint", f"{size}: {found.params:,} parameters x {found.bytes_per_param:g} B ({contents})"),
+        ("checkpoint", f"{size}: {found.params:,} parameters x {found.bytes_per_param:g} B{told}"),
         (
             "written by",
             f"{found.writers:,} writer{'s' * (found.writers > 1)}, {format_quantity(found.write_bandwidth, 'bandwidth')} together",

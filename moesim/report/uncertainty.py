@@ -18,7 +18,7 @@ LEAST = 0.0005
 """Share of the variance below which an input is not listed."""
 
 
-def uncertainty_table(found: Uncertainty, top: int) -> RenderableType:
+def uncertainty_table(found: Uncertainty, top: int = 12) -> RenderableType:
     """Percentiles beside the analytic interval, then the inputs by their share of the variance."""
     answer, ends = found.answer, found.percentiles_s
     head = Table.grid(padding=(0, 2))

@@ -8,11 +8,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from moesim.base import checked
 from moesim.base.display import Shown
 from moesim.base.errors import Collector, Issue, SpecError, did_you_mean
 from moesim.cost.pipeline import COMMUNICATION
 from moesim.estimator import estimate
-from moesim.problem import Problem
+from moesim.problem import Named, Problem, as_problem
 from moesim.result import Estimate
 from moesim.studies.faults import with_changes
 from moesim.studies.knees import Curve, curve, plain_value
@@ -165,7 +166,7 @@ class Sweep(Shown):
 
 
 def sweep(
-    problem: Problem,
+    problem: Named,
     vary: Vary,
     objective: str = "throughput",
     *,
@@ -190,6 +191,8 @@ def sweep(
     SpecError
         For an unknown path or objective, a grid that is too large, and where nothing of it can be estimated.
     """
+    problem = as_problem(problem, "sweep")
+    checked.axes("sweep", vary)
     if objective not in OBJECTIVES:
         raise SpecError.single("--by", "", f"'{objective}' is no objective", did_you_mean(objective, OBJECTIVES))
     axes = _axes(problem, vary)

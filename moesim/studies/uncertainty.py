@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from moesim.base import checked
+from moesim.base.display import Shown
 from moesim.base.errors import SpecError
 from moesim.cost.blocks import plan_blocks, repriced
 from moesim.cost.perturb import with_factors
@@ -20,7 +22,7 @@ from moesim.cost.uncertainty import SampledErrors, families
 from moesim.estimator import estimate
 from moesim.evaluator import PIECE
 from moesim.intervals import SPREADS, beyond_prices, doubted
-from moesim.problem import Problem
+from moesim.problem import Named, as_problem
 from moesim.result import Constant, Estimate
 from moesim.timeline.run import run_columns
 
@@ -52,7 +54,7 @@ class Input:
 
 
 @dataclass(frozen=True)
-class Uncertainty:
+class Uncertainty(Shown):
     """A step with what is not known drawn at random.
 
     ``steps``: one for each sample [s]; ``percentiles_s``: 5, 50 and 95 % of them. ``inputs`` by their share, the largest
@@ -110,7 +112,7 @@ class Uncertainty:
         }
 
 
-def uncertainty(problem: Problem, samples: int = 2000, seed: int = 0) -> Uncertainty:
+def uncertainty(problem: Named, samples: int = 2000, seed: int = 0) -> Uncertainty:
     r"""Draw what is not known of a step and run all draws as columns.
 
     A family of prices with residuals is off by :math:`e^{\sigma z}` with one z for all of its kernels or messages, and
@@ -132,6 +134,10 @@ def uncertainty(problem: Problem, samples: int = 2000, seed: int = 0) -> Uncerta
     First-order shares are squares of the coefficients of the logarithm of the step on Hermite polynomials of first and
     second degree in each z (sudret2008), fitted to the samples.
     """
+    problem = as_problem(problem, "uncertainty")
+    samples, seed = checked.whole("uncertainty", "samples", samples), checked.whole("uncertainty", "seed", seed)
+    if seed < 0:
+        raise SpecError.single("--seed", "", f"{seed} is below zero", "0 or more")
     if not FEWEST <= samples <= MOST:
         raise SpecError.single("--samples", "", f"{samples} samples", f"{FEWEST} to {MOST:,}")
     answer = estimate(problem)
