@@ -19,7 +19,10 @@ def test_budget(moesim):
     found = moesim(*call, "--json").json
     assert [cost["meets"] for cost in found["costs"]] == [cost["time_s"] <= 30 * 86400 for cost in found["costs"]]
     assert all(cost["money"] == pytest.approx(2.5 * cost["gpu_hours"]) for cost in found["costs"])
-    assert "missed by" in moesim(*call).out
+    shown = moesim(*call).out
+    assert "missed by" in shown
+    assert "MWh: the GPUs at their power limit, x 1.1 for the facility" in shown
+    assert "GPU MWh" not in shown
 
 
 def test_recompute(moesim):
@@ -73,3 +76,12 @@ def test_budget_of_a_measured_step(moesim):
     assert cost["low_s"] == cost["high_s"] == cost["time_s"]
     (line,) = moesim(*job, "--measured", "20s", "--nodes", "16,32").lines
     assert line.startswith("--measured: was measured on one number of nodes")
+
+
+def test_the_update_on_the_cpu_has_its_own_column(moesim):
+    call = ("offload", JOB, "--what", "optimizer", "--h2d", "64GB/s")
+    (link,) = moesim(*call, "--json").json["links"]
+    shown = moesim(*call).out
+    assert "update on the CPU" in shown
+    assert f"{link['update']['computing_s']:.4g} s" in shown
+    assert f"{link['update']['copied_bytes'] / 2**30:.2f}" in shown
