@@ -121,9 +121,10 @@ def _with_columns(
 def _beside(problem: Problem | None, measured_s: float | None, step_time: float) -> dict[str, object] | None:
     """The measured step beside the predicted one; the error is signed, (predicted - measured) / measured.
 
-    ``problem`` where the strategy is its own: what its scenario measured says nothing about another one.
+    ``problem`` where the strategy is its own: what its scenario measured says nothing about another one,
+    nor about a machine with a fault.
     """
-    spec = problem.measured if problem else None
+    spec = problem.measured if problem and problem.slow is None else None
     value = measured_s if measured_s is not None else (spec.step_time if spec else None)
     if value is None:
         return None

@@ -18,7 +18,7 @@ from moesim.cost.slow import Slow
 from moesim.rules import Candidate
 from moesim.spec.factors import of_the_transport, without_factors
 from moesim.spec.load import ScenarioSpecs, load_scenario, load_specs, scenario_from_names
-from moesim.spec.overrides import COMM_SMS, HARDWARE_PREFIXES, sm_driven, with_overrides
+from moesim.spec.overrides import COMM_SMS, HARDWARE_PREFIXES, MACHINE_PREFIXES, sm_driven, with_overrides
 from moesim.spec.scenario import STRATEGY_FIELDS, MeasuredSpec, ScenarioSpec
 from moesim.spec.software import SoftwareSpec
 from moesim.timeline.schedules import FILE_SUFFIX, find_schedule
@@ -131,8 +131,8 @@ class Problem:
 
         A number of the hardware or software may be a factor on the one in use: ``{"gpu.memory_bandwidth": "x1.2"}``;
         ``transport.num_sms`` is that of the expert transport in use.
-        What was measured stays beside it while the run is the same: where only fields that nobody gave, or numbers of
-        the machine, are set.
+        What was measured stays beside it while the run is the same: where only fields that nobody gave, or constants of
+        the software and its transports, are set. Another number of the hardware is another machine.
         """
         absolute = of_the_transport(changes, self.strategy.transport)
         absolute = without_factors(absolute, self.machine.provenance, where)
@@ -143,7 +143,9 @@ class Problem:
                 f"{where} {COMM_SMS}", "", what, "set a transport that copies by SMs, such as deepep"
             )
         firsts = {path.partition(".")[0] for path in changes if f"strategy.{path.split('.')[-1]}" not in self.assumed}
-        same_run = self.measured is not None and firsts <= {*HARDWARE_PREFIXES, "overrides", "calibrations"}
+        same_run = self.measured is not None and firsts <= (
+            {*HARDWARE_PREFIXES} - {*MACHINE_PREFIXES} | {"overrides", "calibrations"}
+        )
         return changed if same_run or "measured" in firsts else replace(changed, measured=None)
 
     def issue(self, broken: Broken) -> Issue:

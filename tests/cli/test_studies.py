@@ -85,3 +85,31 @@ def test_the_update_on_the_cpu_has_its_own_column(moesim):
     assert "update on the CPU" in shown
     assert f"{link['update']['computing_s']:.4g} s" in shown
     assert f"{link['update']['copied_bytes'] / 2**30:.2f}" in shown
+
+
+@pytest.mark.parametrize(
+    ("verb", "options", "variant"),
+    [
+        ("sweep", ("--vary", "ep=8,16"), "ep=16"),
+        ("search", ("--vary", "ep=16"), "ep=16"),
+        ("pareto", ("--vary", "ep=16"), "ep=16"),
+        ("dispatch", ("--vary", "ep=16"), "ep=16"),
+        ("place", ("--vary", "ep=16"), "ep=16"),
+        ("schedule", ("--schedule", "interleaved-1f1b:2"), "schedule=interleaved-1f1b, vpp=2"),
+        ("max-seq", (), "sequence_length="),
+        ("offload", ("--what", "optimizer"), ""),
+    ],
+)
+def test_the_step_under_an_answer_is_that_of_its_variant(moesim, verb, options, variant):
+    name = "zoo-002"
+    told = f"a step of {name} with {variant}" if variant else f"a step of {name}:"
+    assert told in " ".join(moesim(verb, name, *options).out.split())
+    plain = moesim(verb, name, *options, "--json").json
+    plain = plain[0] if isinstance(plain, list) else plain.get("cases", [plain])[0]
+    assert plain["basis"]["variant"].startswith(variant)
+
+
+def test_no_published_step_stands_beside_a_broken_machine(moesim):
+    call = ("sweep", "zoo-002", "--vary", "fault=slow:node3=0.5")
+    assert moesim(*call, "--json").json["basis"]["measured"] is None
+    assert "measured" not in moesim(*call).out
