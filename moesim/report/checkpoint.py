@@ -5,6 +5,7 @@ from __future__ import annotations
 from rich.table import Table
 
 from moesim.base.units import format_quantity
+from moesim.base.words import counted
 from moesim.studies.checkpoint import CheckpointAnswer, Shrunk
 from moesim.studies.resharding import Resharded
 
@@ -23,7 +24,7 @@ def duration(seconds: float) -> str:
 def _steps(found: CheckpointAnswer) -> str:
     if found.step_time_s is None:
         return "   (the strategy is not legal, so the step is not known: moesim estimate says why)"
-    return f", {found.interval_steps:,} steps of {duration(found.step_time_s)}"
+    return f", {counted(found.interval_steps or 0, 'step')} of {duration(found.step_time_s)}"
 
 
 def _moved(moved: Resharded) -> list[tuple[str, str]]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
 
-from moesim.base.words import word
+from moesim.base.words import counted, word
 from moesim.report.estimate import gibibytes, seconds
 from moesim.report.frames import write_frame
 from moesim.studies.fewest import Tried
@@ -76,7 +76,7 @@ def _title(found: Search) -> str:
     state = "" if found.complete else f"stopped after {found.counts.done:,}; "
     state += f"{found.resumed:,} done before; " if found.resumed else ""
     return (
-        f"{state}{found.plans_total:,} plans: {found.plans_legal:,} legal, {found.counts.bounded:,} left out by a bound, {found.plans_fitting:,} fit, {found.runs:,} run; "
+        f"{state}{counted(found.plans_total, 'plan')}: {found.plans_legal:,} legal, {found.counts.bounded:,} left out by a bound, {found.plans_fitting:,} fit, {found.runs:,} run; "
         f"{found.seconds:.1f} s, {found.plans_per_s:,.0f} plans/s"
     )
 

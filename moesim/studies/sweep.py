@@ -11,6 +11,7 @@ from typing import Any
 from moesim.base import checked
 from moesim.base.display import Shown
 from moesim.base.errors import Collector, Issue, SpecError, did_you_mean
+from moesim.base.words import counted
 from moesim.cost.pipeline import COMMUNICATION
 from moesim.estimator import estimate
 from moesim.problem import Named, Problem, as_problem
@@ -72,7 +73,7 @@ class Sweep(Shown):
 
     def __repr__(self) -> str:
         fits = sum(row.fits for row in self.rows)
-        return f"Sweep({self.total:,} combinations of {', '.join(self.axes)}, {fits:,} fit)"
+        return f"Sweep({counted(self.total, 'combination')} of {', '.join(self.axes)}, {fits:,} fit)"
 
     @property
     def best(self) -> Row | None:

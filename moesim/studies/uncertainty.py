@@ -58,7 +58,8 @@ class Uncertainty(Shown):
     """A step with what is not known drawn at random.
 
     ``steps``: one for each sample [s]; ``percentiles_s``: 5, 50 and 95 % of them. ``inputs`` by their share, the largest
-    first; ``unexplained``: what no input has by itself, such as maxima of two. [-]
+    first; ``unexplained``: what no input has by itself, such as maxima of two. ``added_up``: what the fitted shares were
+    together; above one, which few samples do, they are scaled down to one. [-]
     """
 
     answer: Estimate
@@ -67,6 +68,7 @@ class Uncertainty(Shown):
     inputs: tuple[Input, ...]
     unexplained: float
     draws: Mapping[str, Floats]
+    added_up: float
 
     @property
     def percentiles_s(self) -> dict[str, float]:
@@ -105,6 +107,7 @@ class Uncertainty(Shown):
             "agrees": self.agrees,
             "inputs": [dict(vars(one)) for one in self.inputs],
             "unexplained": self.unexplained,
+            "shares_added_up": self.added_up,
             "binding": answer.binding,
             "evidence": answer.evidence,
             "holds": answer.interval.holds,
@@ -132,7 +135,9 @@ def uncertainty(problem: Named, samples: int = 2000, seed: int = 0) -> Uncertain
     Notes
     -----
     First-order shares are squares of the coefficients of the logarithm of the step on Hermite polynomials of first and
-    second degree in each z (sudret2008), fitted to the samples.
+    second degree in each z (sudret2008), fitted to the samples. Few samples make them too large, since what the fit takes
+    for an input is in part chance; where they exceed one together they are scaled to it, and :attr:`Uncertainty.added_up`
+    tells by how much.
     """
     problem = as_problem(problem, "uncertainty")
     samples, seed = checked.whole("uncertainty", "samples", samples), checked.whole("uncertainty", "seed", seed)
@@ -156,14 +161,15 @@ def uncertainty(problem: Named, samples: int = 2000, seed: int = 0) -> Uncertain
     for name, error in whole.items():
         steps = steps * np.exp(error * draws[name])
     shares, unexplained = first_order(np.log(steps), list(draws.values()))
+    added_up = sum(shares)
     analytic = {one.name: one.share for one in answer.interval.contributions}
     inputs = []
     for name, share in zip(names, shares, strict=True):
         kind, spread, follows = _evidence(name, named, whole)
         label = (named[name].setting or name) if name in named else name
-        inputs.append(Input(label, kind, spread, follows, share, analytic.get(label, 0.0)))
+        inputs.append(Input(label, kind, spread, follows, share / max(added_up, 1.0), analytic.get(label, 0.0)))
     inputs.sort(key=lambda one: -one.share)
-    return Uncertainty(answer, seed, steps, tuple(inputs), unexplained, draws)
+    return Uncertainty(answer, seed, steps, tuple(inputs), unexplained, draws, added_up)
 
 
 def hypercube(samples: int, inputs: int, seed: int) -> Floats:

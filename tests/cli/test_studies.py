@@ -113,3 +113,15 @@ def test_no_published_step_stands_beside_a_broken_machine(moesim):
     call = ("sweep", "zoo-002", "--vary", "fault=slow:node3=0.5")
     assert moesim(*call, "--json").json["basis"]["measured"] is None
     assert "measured" not in moesim(*call).out
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (("search", "zoo-002", "--vary", "ep=16"), "1 plan: 1 legal"),
+        (("sweep", "zoo-002", "--vary", "ep=16"), "1 combination: 1 legal"),
+        (("sweep", "zoo-002", "--vary", "ep=8,16"), "2 combinations: 2 legal"),
+    ],
+)
+def test_one_is_not_many(moesim, call, words):
+    assert words in moesim(*call).out

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from moesim.base.display import Shown
-from moesim.base.words import changes_in_words
+from moesim.base.words import changes_in_words, counted
 from moesim.reading import plain_fields, plain_strategy
 from moesim.result import Estimate
 from moesim.studies.search.block import Counts
@@ -74,7 +74,7 @@ class Search(Shown):
 
     def __repr__(self) -> str:
         best = f"best {self.top[0].plan.step_time_s:.4g} s" if self.top else "none fits"
-        return f"Search({self.plans_total:,} plans, {self.plans_legal:,} legal, {self.plans_fitting:,} fit, {best})"
+        return f"Search({counted(self.plans_total, 'plan')}, {self.plans_legal:,} legal, {self.plans_fitting:,} fit, {best})"
 
     @property
     def space(self) -> Space:
