@@ -26,7 +26,8 @@ __version__ = version.VERSION
 bind("Estimate", "moesim.report.estimate_html")
 bind("Answer", "moesim.report.matrix_html")
 bind("Timeline", "moesim.report.timeline_html")
-for study in ("Budget", "Diagnosis", "Explanation", "FabricGroups", "FabricView", "Fit", "Roofline"):
+_TABLES = ("Budget", "CheckpointAnswer", "Diagnosis", "Explanation", "FabricGroups", "FabricView", "Fit", "Roofline")
+for study in (*_TABLES, "Uncertainty"):
     bind(study, "moesim.report.rich_html")
 for study in ("Comparison", "Scaling", "Search", "Sweep", "WhatIf"):
     bind(study, "moesim.report.studies_html")
@@ -71,6 +72,10 @@ __all__ = [
     "uncertainty",
     "whatif",
 ]
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
 
 
 def __getattr__(name: str) -> Any:

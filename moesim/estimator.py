@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from moesim.base.checked import optional
 from moesim.cost.blocks import plan_blocks, repriced
 from moesim.cost.memory import plan_memory
 from moesim.cost.perturb import constants, perturbed
@@ -13,7 +14,7 @@ from moesim.cost.pipeline import CLASSES, step_times
 from moesim.cost.plan import Plan
 from moesim.cost.uncertainty import PriceErrors, families
 from moesim.intervals import evidence_grade, interval
-from moesim.problem import Problem
+from moesim.problem import Named, Problem, as_problem
 from moesim.reading import (
     breakdown,
     elasticities,
@@ -29,13 +30,13 @@ from moesim.timeline.walk import busy_seconds, idle_fraction, last_rank
 from moesim.workload.strategy import Strategy
 
 
-def estimate(problem: Problem, strategy: Strategy | None = None, measured_s: float | None = None) -> Estimate:
+def estimate(problem: Named, strategy: Strategy | None = None, measured_s: float | None = None) -> Estimate:
     """Estimate one training step.
 
     Parameters
     ----------
     problem
-        From :func:`moesim.load`.
+        From :func:`moesim.load`, or what that takes.
     strategy
         Left out: the scenario's own.
     measured_s
@@ -46,6 +47,8 @@ def estimate(problem: Problem, strategy: Strategy | None = None, measured_s: flo
     SpecError
         With one issue per rule that the strategy breaks. A strategy that does not fit in memory is an answer.
     """
+    problem = as_problem(problem, "estimate")
+    measured_s = optional("estimate", "measured_s", measured_s)
     plan = problem.plan(strategy)
     memory = plan_memory(plan)
 
@@ -118,9 +121,10 @@ def _with_columns(
 def _beside(problem: Problem | None, measured_s: float | None, step_time: float) -> dict[str, object] | None:
     """The measured step beside the predicted one; the error is signed, (predicted - measured) / measured.
 
-    ``problem`` where the strategy is its own: what its scenario measured says nothing about another one.
+    ``problem`` where the strategy is its own: what its scenario measured says nothing about another one,
+    nor about a machine with a fault.
     """
-    spec = problem.measured if problem else None
+    spec = problem.measured if problem and problem.slow is None else None
     value = measured_s if measured_s is not None else (spec.step_time if spec else None)
     if value is None:
         return None

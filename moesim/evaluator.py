@@ -14,7 +14,7 @@ from moesim.cost.blocks import plan_blocks
 from moesim.cost.memory import plan_memory
 from moesim.cost.pipeline import step_times
 from moesim.cost.plan import Plan
-from moesim.problem import Problem
+from moesim.problem import Named, Problem, as_problem
 from moesim.timeline.run import run_columns
 from moesim.workload.strategy import DEGREES, FIELDS, Strategy
 
@@ -36,12 +36,13 @@ class Evaluation:
     fits: NDArray[np.bool_]
 
 
-def evaluate(problem: Problem, strategies: Sequence[Strategy]) -> Evaluation:
+def evaluate(problem: Named, strategies: Sequence[Strategy]) -> Evaluation:
     """Step time and peak memory of each strategy.
 
     Strategies that share pipeline shape, micro-batches and methods are evaluated together. The numbers are those of
     :func:`moesim.estimate`.
     """
+    problem = as_problem(problem, "evaluate")
     times = np.full(len(strategies), np.nan)
     peaks = np.full(len(strategies), np.nan)
     for piece, plan in _plans(problem, strategies):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from moesim.cost.slow import Slow
 from moesim.rules import Candidate
 from moesim.spec.factors import of_the_transport, without_factors
 from moesim.spec.load import ScenarioSpecs, load_scenario, load_specs, scenario_from_names
-from moesim.spec.overrides import COMM_SMS, HARDWARE_PREFIXES, sm_driven, with_overrides
+from moesim.spec.overrides import COMM_SMS, HARDWARE_PREFIXES, MACHINE_PREFIXES, sm_driven, with_overrides
 from moesim.spec.scenario import STRATEGY_FIELDS, MeasuredSpec, ScenarioSpec
 from moesim.spec.software import SoftwareSpec
 from moesim.timeline.schedules import FILE_SUFFIX, find_schedule
@@ -130,8 +131,8 @@ class Problem:
 
         A number of the hardware or software may be a factor on the one in use: ``{"gpu.memory_bandwidth": "x1.2"}``;
         ``transport.num_sms`` is that of the expert transport in use.
-        What was measured stays beside it while the run is the same: where only fields that nobody gave, or numbers of
-        the machine, are set.
+        What was measured stays beside it while the run is the same: where only fields that nobody gave, or constants of
+        the software and its transports, are set. Another number of the hardware is another machine.
         """
         absolute = of_the_transport(changes, self.strategy.transport)
         absolute = without_factors(absolute, self.machine.provenance, where)
@@ -142,7 +143,9 @@ class Problem:
                 f"{where} {COMM_SMS}", "", what, "set a transport that copies by SMs, such as deepep"
             )
         firsts = {path.partition(".")[0] for path in changes if f"strategy.{path.split('.')[-1]}" not in self.assumed}
-        same_run = self.measured is not None and firsts <= {*HARDWARE_PREFIXES, "overrides", "calibrations"}
+        same_run = self.measured is not None and firsts <= (
+            {*HARDWARE_PREFIXES} - {*MACHINE_PREFIXES} | {"overrides", "calibrations"}
+        )
         return changed if same_run or "measured" in firsts else replace(changed, measured=None)
 
     def issue(self, broken: Broken) -> Issue:
@@ -156,6 +159,27 @@ class Problem:
         fix = f"legal: {legal}" if legal and not legal.startswith(("did", "known")) else legal
         shown = "" if where.startswith("--") else path  # an option names its path itself
         return Issue(where, shown, f"{violation.message} [{violation.rule}]", fix)
+
+
+Named = Problem | str | PathLike[str]
+"""A problem, a scenario file, or the name of a shipped scenario."""
+
+
+def as_problem(given: object, call: str) -> Problem:
+    """Return a problem itself, or the one that a file or a name stands for.
+
+    Raises
+    ------
+    SpecError
+        Where it is none of these; ``call`` is what was called with it.
+    """
+    if isinstance(given, Problem):
+        return given
+    if isinstance(given, str | PathLike):
+        return load(fspath(given))
+    what = f"a value of type {type(given).__name__} is no problem"
+    fix = "give what moesim.load returns, a scenario file, or the name of a shipped scenario"
+    raise SpecError.single(call, "problem", what, fix)
 
 
 def load(path: str | Path) -> Problem:

@@ -9,6 +9,7 @@ from moesim.cost.machine import Links
 from moesim.cost.transports.nccl_alltoall import NcclAllToAll
 from moesim.estimator import estimate
 from moesim.result import BREAKDOWN
+from moesim.studies.faults import faulted
 
 
 def test_the_breakdown_adds_up_to_the_step(estimates):
@@ -210,8 +211,12 @@ def test_what_was_measured_says_nothing_about_another_run(qwen):
         assert estimate(qwen.with_changes({path: value})).measured is None
     assert estimate(qwen, qwen.strategy.replace(ep=16)).measured is None
     assert estimate(qwen.with_changes({"ep": 16}).with_changes({"nic.bandwidth": "200 Gb/s"})).measured is None
-    # what the publication left open, and numbers of the machine, are guesses about the same run
-    for path, value in (("overlap_tp", False), ("strategy.grad_dtype", "bf16"), ("gpu.memory_bandwidth", "3 TB/s")):
+    # another number of the hardware is another machine, and so is a broken one
+    assert estimate(qwen.with_changes({"gpu.memory_bandwidth": "4.8 TB/s"})).measured is None
+    assert estimate(faulted(qwen, "slow:node3=0.3").problem).measured is None
+    # what the publication left open, and constants of the software, are guesses about the same run
+    host = "software.host.framework_per_kernel"
+    for path, value in (("overlap_tp", False), ("strategy.grad_dtype", "bf16"), (host, "x1.1")):
         assert estimate(qwen.with_changes({path: value})).measured is not None
     again = {"ep": 16, "measured.step_time": "21 s"}
     assert (estimate(qwen.with_changes(again)).measured or {})["step_time_s"] == 21.0

@@ -17,6 +17,17 @@ def word(value: Any) -> str:
     return ",".join(map(str, value)) or "none" if isinstance(value, list | tuple) else str(value)
 
 
+def counted(number: int, noun: str) -> str:
+    """A number of things.
+
+    Examples
+    --------
+    >>> counted(1, "plan"), counted(0, "plan"), counted(2000, "plan")
+    ('1 plan', '0 plans', '2,000 plans')
+    """
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
 def changes_in_words(changes: Mapping[str, Any], joint: str = ", ") -> str:
     """Changes as ``--set`` takes them; empty where nothing is changed.
 

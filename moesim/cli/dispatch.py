@@ -40,9 +40,9 @@ def command(
 
     beside = grammar.measured_step(measured, problem)
     found = exchanges(problem, cases)
-    grammar.deliver(
-        *grammar.with_basis(found.to_dict(beside), _table(found), found.best.answer, beside), as_json, output
-    )
+    plain, best = found.to_dict(beside), found.best
+    told = grammar.with_basis(plain, _table(found), best.answer, beside, changes_in_words(best.case))
+    grammar.deliver(*told, as_json, output)
 
 
 def _table(found: Exchanges) -> RenderableType:

@@ -209,14 +209,16 @@ def measured_step(text: str | None, problem: Problem) -> float | None:
     return measures.measured_step(text, problem)
 
 
-def with_basis(plain: dict[str, Any], shown: Any, answer: Estimate, measured_s: float | None) -> tuple[Any, Any]:
-    """Return an answer with the step that it rests on, plain and as people read it."""
+def with_basis(
+    plain: dict[str, Any], shown: Any, answer: Estimate, measured_s: float | None, variant: str = ""
+) -> tuple[Any, Any]:
+    """Return an answer with the step that it rests on, and how that differs from the scenario's, plain and as people read it."""
     from rich.console import Group
 
     from moesim.report.basis import basis_line
     from moesim.studies.basis import basis
 
-    told = basis(answer, measured_s)
+    told = basis(answer, measured_s, variant)
     return plain | {"basis": told}, Group(shown, basis_line(told))
 
 

@@ -11,7 +11,7 @@ from moesim.cli import grammar
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from moesim.studies.offloading import Offloading
+    from moesim.studies.offloading import Chunk, HostUpdate, Offloading
 
 HELP = """Put experts, activations or the optimizer on the host, and say whether the link hides it.
 
@@ -50,7 +50,7 @@ def _table(found: Offloading) -> RenderableType:
     from rich.table import Table
 
     from moesim.report.compare import change
-    from moesim.report.estimate import gibibytes, seconds
+    from moesim.report.estimate import gibibytes
 
     table = Table(title=f"{found.share:.0%} of the {found.what} on the host", title_justify="left")
     for name in ("link", "chunk"):
@@ -59,16 +59,24 @@ def _table(found: Offloading) -> RenderableType:
         table.add_column(name, justify="right")
     for one in found.links:
         worst = max(one.chunks, key=lambda chunk: chunk.exposed_s, default=None)
-        cells = ("", "", "", seconds(one.optimizer_s), seconds(one.optimizer_s))
-        if worst is not None:
-            cells = (
-                f"{worst.kind} of stage {worst.stage}",
-                gibibytes(worst.copied_bytes),
-                seconds(worst.computing_s),
-                seconds(worst.copying_s),
-                seconds(worst.exposed_s) if worst.exposed_s else "hidden",
-            )
+        cells = _copied(one.update or worst)
         tokens = "" if one.tokens_per_expert is None else f"{one.tokens_per_expert:,.0f}"
         even = "" if one.break_even_tokens is None else f"{one.break_even_tokens:,.0f}"
         table.add_row(one.link, *cells, change(one.added_s), gibibytes(one.freed_bytes), tokens, even)
     return table
+
+
+def _copied(one: Chunk | HostUpdate | None) -> tuple[str, ...]:
+    """What is copied beside what: the cells of a row."""
+    from moesim.report.estimate import gibibytes, seconds
+    from moesim.studies.offloading import Chunk
+
+    if one is None:
+        return ("",) * 5
+    return (
+        f"{one.kind} of stage {one.stage}" if isinstance(one, Chunk) else "update on the CPU",
+        gibibytes(one.copied_bytes),
+        seconds(one.computing_s),
+        seconds(one.copying_s),
+        seconds(one.exposed_s) if one.exposed_s else "hidden",
+    )

@@ -45,8 +45,8 @@ def command(
         found = placements(changed)
         plain = found.to_dict()
         plain["ranked"] = plain["ranked"][:top]
-        told = basis(estimate(changed), beside)
-        rows.append(({"set": case} if vary else {}) | plain | {"basis": told})
         name = changes_in_words(case)
+        told = basis(estimate(changed), beside, name)
+        rows.append(({"set": case} if vary else {}) | plain | {"basis": told})
         tables.append(Group(*([Text(name)] if vary else []), placement_table(found, top), basis_line(told)))
     grammar.deliver({"cases": rows} if vary else rows[0], Group(*tables), as_json, output)

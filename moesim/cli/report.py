@@ -26,9 +26,10 @@ def command(
     ] = None,
 ) -> None:
     """Run the verb."""
-    if output is None and not as_json:
-        raise SpecError.single("--out", "", "where to write the page is missing", "write for example -o report.html")
-    if output is not None and output.suffix not in (".html", ".htm"):
+    if output is None:
+        fix = "write for example -o report.html; the numbers alone are those of moesim explain --json"
+        raise SpecError.single("--out", "", "where to write the page is missing", fix)
+    if output.suffix not in (".html", ".htm"):
         raise SpecError.single("--out", "", f"'{output}' is no page", "end it in .html")
     grammar.writable((), output=output)
     problem = grammar.changed_problem(scenario, model, cluster, changes)
@@ -39,9 +40,7 @@ def command(
     told = [scenario] if scenario is not None else ["--model", str(model), "--cluster", str(cluster)]
     options = [part for change in changes or () for part in ("--set", change)]
     options += ["--measured", measured] if measured is not None else []
-    name = "report.html" if output is None else output.name
-    found = report(problem, shlex.join(["moesim", "report", *told, *options, "-o", name]), measured_s)
-    if output is not None:
-        write_page(output, found)
+    found = report(problem, shlex.join(["moesim", "report", *told, *options, "-o", output.name]), measured_s)
+    write_page(output, found)
     if as_json:
         grammar.deliver(found.to_dict(), None, True, None)

@@ -131,7 +131,7 @@ def deliver(found: Search, as_json: bool, output: Path | None, measured_s: float
     output = grammar.written(output, lambda path: write_rows(path, found))
     plain, shown = found.to_dict(), search_table(found)
     if found.top:
-        plain, shown = grammar.with_basis(plain, shown, found.top[0].answer, measured_s)
+        plain, shown = grammar.with_basis(plain, shown, found.top[0].answer, measured_s, found.top[0].variant)
     grammar.deliver(plain, shown, as_json, output)
     if not found.complete:
         raise typer.Exit(grammar.INTERRUPTED)

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from moesim.base.errors import Collector, SpecError, did_you_mean
+from moesim.base.words import changes_in_words
 from moesim.cli import grammar
 from moesim.cli.varied import lists, sound, varied_problem
 
@@ -63,9 +64,9 @@ def command(
     plain = found.to_dict()
     plain["rows"] = plain["rows"][:top]
     shown: Any = sweep_table(found, top, wanted)
-    best = found.best.answer if found.best else None
-    if best is not None:
-        plain, shown = grammar.with_basis(plain, shown, best, beside)
+    if found.best is not None and found.best.answer is not None:
+        name = changes_in_words(found.best.case)
+        plain, shown = grammar.with_basis(plain, shown, found.best.answer, beside, name)
     grammar.deliver(plain, shown, as_json, output)
     if len(found.rows) < found.total:
         raise typer.Exit(grammar.INTERRUPTED)

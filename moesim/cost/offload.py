@@ -87,8 +87,17 @@ def optimizer_parts(plan: Plan, rank: int) -> dict[str, Numeric]:
 
     The GPUs of a node share the host's rate. Weights come back beside the update, so that only what is longer counts.
     """
-    share, machine, types = plan.strategy.optimizer_offload, plan.machine, plan.state_types
-    values = share * owned_params(plan, held_params(plan, rank))
-    update = values * machine.gpus_per_node / machine.host.update_rate
-    down, back = (pcie_time(size * values, machine.gpu) for size in (types.grad, types.param))
+    machine = plan.machine
+    update = _host_values(plan, rank) * machine.gpus_per_node / machine.host.update_rate
+    down, back = (pcie_time(size, machine.gpu) for size in optimizer_copies(plan, rank))
     return {"optimizer": update, "pcie": down + np.maximum(back - update, 0.0)}
+
+
+def optimizer_copies(plan: Plan, rank: int) -> tuple[Numeric, Numeric]:
+    """What a GPU of a pipeline rank copies for the update on the host: gradients down, weights back. [B]"""
+    values = _host_values(plan, rank)
+    return plan.state_types.grad * values, plan.state_types.param * values
+
+
+def _host_values(plan: Plan, rank: int) -> Numeric:
+    return plan.strategy.optimizer_offload * owned_params(plan, held_params(plan, rank))

@@ -13,8 +13,9 @@ from moesim.report.estimate import seconds
 def basis_line(told: Mapping[str, Any]) -> Text:
     """One line of :func:`moesim.studies.basis.basis`."""
     low, high = seconds(told["low_s"]), seconds(told["high_s"])
+    job = f"{told['job']} with {told['variant']}" if told["variant"] else told["job"]
     parts = [
-        f"a step of {told['job']}: {seconds(told['step_time_s'])} (90 %: {low} to {high}; evidence {told['evidence']})",
+        f"a step of {job}: {seconds(told['step_time_s'])} (90 %: {low} to {high}; evidence {told['evidence']})",
         f"bound by {told['binding']['resource']}",
     ]
     if told["measured"] is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from rich.table import Table
 
 from moesim.base.units import format_quantity
+from moesim.base.words import counted
 from moesim.studies.checkpoint import CheckpointAnswer, Shrunk
 from moesim.studies.resharding import Resharded
 
@@ -23,7 +24,7 @@ def duration(seconds: float) -> str:
 def _steps(found: CheckpointAnswer) -> str:
     if found.step_time_s is None:
         return "   (the strategy is not legal, so the step is not known: moesim estimate says why)"
-    return f", {found.interval_steps:,} steps of {duration(found.step_time_s)}"
+    return f", {counted(found.interval_steps or 0, 'step')} of {duration(found.step_time_s)}"
 
 
 def _moved(moved: Resharded) -> list[tuple[str, str]]:
@@ -42,7 +43,7 @@ def _moved(moved: Resharded) -> list[tuple[str, str]]:
 
 
 def checkpoint_table(
-    found: CheckpointAnswer, contents: str, smaller: Shrunk | None = None, moved: Resharded | None = None
+    found: CheckpointAnswer, contents: str = "", smaller: Shrunk | None = None, moved: Resharded | None = None
 ) -> Table:
     """A row for each part of the answer.
 
@@ -51,14 +52,15 @@ def checkpoint_table(
     found
         The answer.
     contents
-        What is saved of a parameter, in words.
+        What is saved of a parameter, in words; left out, its bytes alone.
     smaller, moved
         Going on with fewer nodes, and loading on another layout, where that was asked.
     """
     table = Table(title=found.name, title_justify="left", show_header=False)
     size = format_quantity(found.num_bytes, "bytes")
+    told = f" ({contents})" if contents else ""
     rows = [
-        ("checkpoint", f"{size}: {found.params:,} parameters x {found.bytes_per_param:g} B ({contents})"),
+        ("checkpoint", f"{size}: {found.params:,} parameters x {found.bytes_per_param:g} B{told}"),
         (
             "written by",
             f"{found.writers:,} writer{'s' * (found.writers > 1)}, {format_quantity(found.write_bandwidth, 'bandwidth')} together",

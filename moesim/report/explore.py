@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from os import PathLike
 from typing import Any
 
 from moesim.base.errors import SpecError, did_you_mean
 from moesim.base.words import changes_in_words, word
 from moesim.constraints import CHOICES
 from moesim.estimator import estimate
-from moesim.problem import Problem, load
+from moesim.problem import Named, Problem, as_problem
 from moesim.report.estimate import seconds
 from moesim.report.estimate_html import parts
 from moesim.report.html import fragment
@@ -153,7 +152,7 @@ class Explorer:
         self._page.value = fragment("explore", refused=lines, told=told, **parts(self.answer))
 
 
-def explore(problem: Problem | str | PathLike[str], fields: Sequence[str] = FIELDS) -> Explorer:
+def explore(problem: Named, fields: Sequence[str] = FIELDS) -> Explorer:
     """Return a panel of sliders that re-estimates as they move.
 
     Parameters
@@ -173,7 +172,7 @@ def explore(problem: Problem | str | PathLike[str], fields: Sequence[str] = FIEL
         if name not in (NODES, *AUTO, *FLAGS, *CHOICES):
             known = dict.fromkeys((NODES, *AUTO, *FLAGS, *CHOICES))
             raise SpecError.single("explore", name, "has no list of its values", did_you_mean(name, known))
-    return Explorer(problem if isinstance(problem, Problem) else load(str(problem)), tuple(dict.fromkeys(fields)))
+    return Explorer(as_problem(problem, "explore"), tuple(dict.fromkeys(fields)))
 
 
 def against(answer: Estimate, start: Estimate) -> str:

@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from moesim.base.units import format_quantity
+from moesim.base.words import counted
 from moesim.report.estimate import seconds
 from moesim.studies.fabric_groups import FabricGroups
 from moesim.studies.fabric_view import FabricView
@@ -91,7 +92,7 @@ def group_table(groups: FabricGroups) -> RenderableType:
 
 def placement_table(found: Placements, top: int) -> RenderableType:
     """The fastest orders and the usual one, with the seconds of the traffic of each axis."""
-    title = f"{found.name} on {found.fabric}: {len(found.ranked):,} orders, innermost axis first"
+    title = f"{found.name} on {found.fabric}: {counted(len(found.ranked), 'order')}, innermost axis first"
     table = Table(title=title, title_justify="left")
     for name in ("", "attention\nexperts"):
         table.add_column(name, no_wrap=True)

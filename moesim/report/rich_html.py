@@ -10,12 +10,14 @@ from rich.console import Console, RenderableType
 
 TABLES = {
     "Budget": ("scaling", "budget_table"),
+    "CheckpointAnswer": ("checkpoint", "checkpoint_table"),
     "Diagnosis": ("diagnose", "diagnosis_table"),
     "Explanation": ("explain", "tables"),
     "FabricGroups": ("fabric", "group_table"),
     "FabricView": ("fabric", "fabric_tables"),
     "Fit": ("fit", "fit_table"),
     "Roofline": ("roofline", "table"),
+    "Uncertainty": ("uncertainty", "uncertainty_table"),
 }
 """Module below ``moesim.report`` and function that makes the tables, by name of the type."""
 WIDTH = 140

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from moesim.cost.pipeline import COMMUNICATION
 from moesim.report.estimate import gibibytes, seconds
-from moesim.studies.budget import DAY, Budget
+from moesim.studies.budget import DAY, OVERHEAD, Budget
 from moesim.studies.scaling import Point
 from moesim.studies.scaling_beside import Beside
 
@@ -70,7 +70,7 @@ def beside_tables(found: Beside) -> RenderableType:
 def budget_table(found: Budget) -> RenderableType:
     """A row a size of cluster, then what moves the answer."""
     table = Table(title=f"{found.tokens:.4g} tokens at a goodput of {found.goodput:.0%}", title_justify="left")
-    for column in ("nodes", "GPUs", "days", "90 % interval", "GPU-hours", "money", "GPU MWh", "efficiency", "deadline"):
+    for column in ("nodes", "GPUs", "days", "90 % interval", "GPU-hours", "money", "MWh", "efficiency", "deadline"):
         table.add_column(column, justify="right")
     for cost in found.costs:
         late = (
@@ -93,7 +93,8 @@ def budget_table(found: Budget) -> RenderableType:
         )
     moved = ", ".join(f"{name} {change:+.1%}" for name, change in found.sensitivity.items())
     what = "money" if found.price_per_gpu_hour is not None else "GPU-hours"
-    return Group(table, *_refused(found.refused), f"{what} by a tenth more of: {moved}")
+    energy = f"MWh: the GPUs at their power limit, x {OVERHEAD:g} for the facility"
+    return Group(table, *_refused(found.refused), f"{what} by a tenth more of: {moved}", energy)
 
 
 def _refused(points: Sequence[Point]) -> list[Text]:

@@ -11,7 +11,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from moesim.base.words import word
+from moesim.base.words import counted, word
 from moesim.report.estimate import gibibytes, seconds
 from moesim.report.frames import write_frame
 from moesim.studies.fewest import Tried
@@ -95,7 +95,7 @@ def _title(found: Search) -> str:
     if not found.complete:
         return before + stopped(found)
     return (
-        f"{before}{found.plans_total:,} plans: {found.plans_legal:,} legal, {found.counts.bounded:,} left out by a bound, {found.plans_fitting:,} fit, {found.runs:,} run; "
+        f"{before}{counted(found.plans_total, 'plan')}: {found.plans_legal:,} legal, {found.counts.bounded:,} left out by a bound, {found.plans_fitting:,} fit, {found.runs:,} run; "
         f"{found.seconds:.1f} s, {found.plans_per_s:,.0f} plans/s"
     )
 

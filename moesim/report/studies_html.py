@@ -8,7 +8,7 @@ from typing import Any
 
 from rich.console import RenderableType
 
-from moesim.base.words import word
+from moesim.base.words import counted, word
 from moesim.report.compare import change, comparison_table, headings
 from moesim.report.estimate import NAMES, gibibytes, seconds
 from moesim.report.html import Column, Row, fragment
@@ -60,7 +60,7 @@ def _(found: Search) -> str:
     listed = "; ".join(f"{rule} {count:,}" for rule, count in refused[:RULES])
     more = f"; {len(refused) - RULES} more rules {sum(count for _, count in refused[RULES:]):,}"
     notes += [f"Refused by: {listed}{more if len(refused) > RULES else ''}."] if refused else []
-    title = f"{found.plans_total:,} plans: {found.plans_legal:,} legal, {found.plans_fitting:,} known to fit"
+    title = f"{counted(found.plans_total, 'plan')}: {found.plans_legal:,} legal, {found.plans_fitting:,} known to fit"
     shown = [*map(Column, columns), Column("binding", False), Column("slower than the best by", False)]
     return fragment("table", title=title, columns=shown, rows=rows, notes=notes)
 
@@ -171,7 +171,7 @@ def _(found: Sweep) -> str:
     notes += [f"The best {ROWS} of them."] if len(rows) == ROWS else []
     columns = [*map(Column, (*names, "step", "tokens/s per GPU", "MFU", "exposed", "GiB"))]
     columns += [Column("binding", False), Column("loses by", False)]
-    title = f"{found.total:,} combinations: {counts}"
+    title = f"{counted(found.total, 'combination')}: {counts}"
     return fragment("table", title=title, columns=columns, rows=rows, notes=notes)
 
 

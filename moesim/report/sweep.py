@@ -11,7 +11,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from moesim.base.words import changes_in_words, word
+from moesim.base.words import changes_in_words, counted, word
 from moesim.cost.pipeline import COMMUNICATION
 from moesim.report.compare import change
 from moesim.report.estimate import NAMES, gibibytes, seconds
@@ -140,7 +140,7 @@ def _title(found: Sweep) -> str:
     fits, able = (sum(row.fits for row in found.rows), sum(row.answer is not None for row in found.rows))
     stopped = "" if len(found.rows) == found.total else f"stopped after {len(found.rows):,}; "
     order = "most tokens/s per GPU" if found.objective == "throughput" else f"least {found.objective}"
-    return f"{stopped}{found.total:,} combinations: {able:,} legal, {fits:,} fit; {order} first"
+    return f"{stopped}{counted(found.total, 'combination')}: {able:,} legal, {fits:,} fit; {order} first"
 
 
 def _reason(found: Sweep, row: Row, answer: Estimate) -> str:

@@ -17,8 +17,11 @@ from moesim.studies.uncertainty import Uncertainty
 LEAST = 0.0005
 """Share of the variance below which an input is not listed."""
 
+CHANCE = 0.01
+"""What shares may add up to beyond one before that is told. [-]"""
 
-def uncertainty_table(found: Uncertainty, top: int) -> RenderableType:
+
+def uncertainty_table(found: Uncertainty, top: int = 12) -> RenderableType:
     """Percentiles beside the analytic interval, then the inputs by their share of the variance."""
     answer, ends = found.answer, found.percentiles_s
     head = Table.grid(padding=(0, 2))
@@ -34,8 +37,12 @@ def uncertainty_table(found: Uncertainty, top: int) -> RenderableType:
         spread = "by kernel or message" if one.spread is None else f"{one.spread:.1%}"
         table.add_row(Text(one.name), f"{one.share:.1%}", f"{one.analytic_share:.1%}", spread, one.follows)
     table.add_row("several at once", f"{found.unexplained:.1%}", "", "", "maxima and products of what is not known")
+    few = []
+    if found.added_up >= 1 + CHANCE:
+        told = f"the shares of {len(found.steps):,} samples added up to {found.added_up:.0%} and are scaled to 100 %"
+        few.append(Text(f"{told}: draw more to tell them apart from chance"))
     told = f"holds {answer.interval.holds}; not {answer.interval.lacks}"
-    return Group(head, table, Text(told, style="dim"))
+    return Group(head, table, *few, Text(told, style="dim"))
 
 
 def agreement(found: Uncertainty) -> str:

@@ -15,6 +15,8 @@ from moesim.spec.yaml_file import Document, KeyPath, parse_value
 
 HARDWARE_PREFIXES = ("gpu", "nic", "node", "fabric", "software", "transports")
 """First words of the paths that change a number of the hardware or software."""
+MACHINE_PREFIXES = ("gpu", "nic", "node", "fabric")
+"""Those of the hardware, another number of which is another machine."""
 
 _SCENARIO_FIELDS = tuple(name for name in ScenarioSpec.model_fields if name not in ("schema_version", "aliases"))
 

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from moesim.base.checked import number, optional
 from moesim.base.display import Shown
-from moesim.problem import Problem
+from moesim.problem import Named, as_problem
 from moesim.studies.scaling import Point, scaled
 
 HOUR, DAY = 3600.0, 86400.0
@@ -67,7 +68,7 @@ class Budget(Shown):
 
 
 def budget(
-    problem: Problem,
+    problem: Named,
     tokens: float,
     nodes: Sequence[int] | None = None,
     goodput: float = 1.0,
@@ -93,7 +94,16 @@ def budget(
         Price of a GPU for an hour [currency]; time by which it must be done [s].
     measured_s
         A step as measured, in place of the estimates. [s]
+
+    Raises
+    ------
+    SpecError
+        Where a number is not above zero and finite, or the goodput more than one.
     """
+    problem = as_problem(problem, "budget")
+    tokens, goodput = number("budget", "tokens", tokens), number("budget", "goodput", goodput, most=1)
+    price_per_gpu_hour = optional("budget", "price_per_gpu_hour", price_per_gpu_hour)
+    deadline_s, measured_s = optional("budget", "deadline_s", deadline_s), optional("budget", "measured_s", measured_s)
     points = scaled(problem, nodes or [problem.scenario.cluster.count])
     power = problem.machine.provenance["gpu.power"].value
     costs = []

@@ -6,9 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from moesim.base.checked import number, optional, whole
+from moesim.base.display import Shown
 from moesim.base.errors import SpecError, did_you_mean
 from moesim.estimator import estimate
-from moesim.problem import Problem
+from moesim.problem import Named, Problem, as_problem
 from moesim.spec import library
 from moesim.studies.goodput import (
     availability_interval,
@@ -61,7 +63,7 @@ class Plan:
 
 
 @dataclass(frozen=True)
-class CheckpointAnswer:
+class CheckpointAnswer(Shown):
     """Times in s, sizes in B.
 
     ``save_time_s`` at full bandwidth, ``slow_save_time_s`` at the least share that real saves were seen to reach;
@@ -112,7 +114,7 @@ class CheckpointAnswer:
         return plain | {"assumed": list(self.assumed)}
 
 
-def checkpoint(problem: Problem, plan: Plan | None = None) -> CheckpointAnswer:
+def checkpoint(problem: Named, plan: Plan | None = None) -> CheckpointAnswer:
     """Answer for one job.
 
     Parameters
@@ -125,9 +127,10 @@ def checkpoint(problem: Problem, plan: Plan | None = None) -> CheckpointAnswer:
     Raises
     ------
     SpecError
-        For an unknown storage or contents, more writers than GPUs, and an interval that is shorter than a save.
+        For a time or bandwidth that is none, an unknown storage or contents, more writers than GPUs, and an interval that is shorter than a save.
     """
-    plan = plan or Plan()
+    problem, plan = as_problem(problem, "checkpoint"), plan or Plan()
+    _checked(plan)
     if plan.contents not in CONTENTS:
         fix = did_you_mean(plan.contents, CONTENTS)
         raise SpecError.single("--contents", "", f"no contents '{plan.contents}'", fix)
@@ -206,6 +209,17 @@ def checkpoint(problem: Problem, plan: Plan | None = None) -> CheckpointAnswer:
         bandwidth_for_timeout=_enough(plan, num_bytes, opening, tier.reached.value),
         assumed=tuple(f"storage.{name}" for name in assumed if not (plan.write_bandwidth and "bandwidth" in name)),
     )
+
+
+def _checked(plan: Plan) -> None:
+    """Refuse numbers of a plan that are none."""
+    call = "checkpoint"
+    number(call, "gpu_mttf_s", plan.gpu_mttf_s)
+    number(call, "restart_s", plan.restart_s, zero=True)
+    for name in ("write_bandwidth", "interval_s", "node_mttf_s", "timeout_s", "writer_bandwidth"):
+        optional(call, name, getattr(plan, name))
+    if plan.writers is not None:
+        whole(call, "writers", plan.writers)
 
 
 def _given_bandwidth(plan: Plan, gpus: int) -> float | None:

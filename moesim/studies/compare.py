@@ -8,7 +8,7 @@ from typing import Any
 
 from moesim.base.display import Shown
 from moesim.base.errors import Collector, SpecError, blamed
-from moesim.base.words import changes_in_words
+from moesim.base.words import changes_in_words, counted
 from moesim.cost.plan import Plan
 from moesim.estimator import estimate
 from moesim.problem import Problem
@@ -196,7 +196,7 @@ def _best(problem: Problem, fields: Sequence[str]) -> tuple[Estimate, Plan]:
     if not found.complete:
         raise KeyboardInterrupt
     if not found.top:
-        what = f"none of {found.plans_total:,} layouts of {', '.join(fields)} is legal and fits ({found.plans_legal:,} legal)"
+        what = f"none of {counted(found.plans_total, 'layout')} of {', '.join(fields)} is legal and fits ({found.plans_legal:,} legal)"
         raise SpecError.single("--reoptimise", "", what, "search more fields, or use more nodes")
     best = found.top[0]
     return best.answer, best.job.problem.plan(best.plan.strategy)

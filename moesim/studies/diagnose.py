@@ -6,12 +6,13 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+from moesim.base.checked import number
 from moesim.base.display import Shown
 from moesim.estimator import estimate
-from moesim.problem import Problem
+from moesim.problem import Named, as_problem
 from moesim.result import Estimate
 from moesim.spec.calibration import NORMAL_95
-from moesim.studies.measures import Utilisation, measured_step, utilisations
+from moesim.studies.measures import Utilisation, known_convention, measured_step, utilisations
 from moesim.studies.references import Reference, references
 from moesim.studies.suspicions import Suspicion, suspicions
 
@@ -133,7 +134,7 @@ class Diagnosis(Shown):
         }
 
 
-def diagnose(problem: Problem, measured: float | str, convention: str = "causal", reference: bool = False) -> Diagnosis:
+def diagnose(problem: Named, measured: float | str, convention: str = "causal", reference: bool = False) -> Diagnosis:
     r"""Set a measured step beside its estimate and rank what may explain the gap.
 
     A family of prices whose standard error moves the logarithm of the step by e explains a gap g alone with g / e of its
@@ -149,10 +150,19 @@ def diagnose(problem: Problem, measured: float | str, convention: str = "causal"
         How the FLOPs of a measured rate or MFU are counted.
     reference
         Whether to look for published runs of the model.
+
+    Raises
+    ------
+    SpecError
+        Where what was measured is no step, or no convention is called so.
     """
+    problem = as_problem(problem, "diagnose")
+    known_convention(convention)
+    if isinstance(measured, str):
+        measured_s = measured_step(measured, problem, convention)
+    else:
+        measured_s = number("diagnose", "measured", measured)
     answer = estimate(problem)
-    told = isinstance(measured, str)
-    measured_s = measured_step(str(measured), problem, convention) if told else float(measured)
     gap = math.log(measured_s / answer.step_time_s)
     elasticities = {constant.setting or constant.path: constant.elasticity for constant in answer.constants}
     suspects = []

@@ -55,7 +55,12 @@ class Exchange:
             "fits": self.answer.feasible,
         }
         legs = {f"{name.replace('-', '_')}_s": self.leg_s[name] for name in LEGS}
-        return plain | {"case": dict(self.case), "leg_s": legs} | told | {"basis": basis(self.answer, measured_s)}
+        return (
+            plain
+            | {"case": dict(self.case), "leg_s": legs}
+            | told
+            | {"basis": basis(self.answer, measured_s, changes_in_words(self.case))}
+        )
 
 
 @dataclass(frozen=True)
@@ -89,7 +94,7 @@ class Exchanges:
             "refused": [{"case": dict(case), "why": list(why)} for case, why in self.refused],
             "best": dict(self.best.case),
             "recommendation": self.recommendation,
-            "basis": basis(self.best.answer, measured_s),
+            "basis": self.best.to_dict(measured_s)["basis"],
         }
 
 

@@ -74,13 +74,14 @@ class Fewest:
     def to_dict(self, measured_s: float | None = None) -> dict[str, Any]:
         """Plain values in SI units; ``basis``: the step of the fastest layout on the fewest nodes."""
         last = self.tried[-1]
-        best = last.found.top[0].answer if last.found.top else None
+        best = last.found.top[0] if last.found.top else None
+        variant = changes_in_words({**self.case, "cluster.count": last.nodes})
         plain: dict[str, Any] = {"set": dict(self.case)} if self.case else {}
         return plain | {
             "nodes": last.nodes if best else None,
             "gpus": last.gpus if best else None,
             "tried": [one.to_dict() for one in self.tried],
-            "basis": basis(best, measured_s) if best else None,
+            "basis": basis(best.answer, measured_s, ", ".join(filter(None, (variant, best.variant)))) if best else None,
         }
 
 

@@ -6,11 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from moesim.base.checked import optional
 from moesim.base.display import Shown
 from moesim.base.errors import SpecError
 from moesim.cost.memory import plan_memory
 from moesim.estimator import estimate
-from moesim.problem import Problem
+from moesim.problem import Named, Problem, as_problem
 from moesim.reading import memory_answer
 from moesim.result import Estimate, MemoryEstimate
 from moesim.workload.recompute import parse, policies
@@ -110,7 +111,7 @@ class Fit(Shown):
         }
 
 
-def fit(problem: Problem, host_memory_bytes: float | None = None) -> Fit:
+def fit(problem: Named, host_memory_bytes: float | None = None) -> Fit:
     """Say whether a job fits, and look for the fewest changes with which it would.
 
     Parameters
@@ -123,8 +124,10 @@ def fit(problem: Problem, host_memory_bytes: float | None = None) -> Fit:
     Raises
     ------
     SpecError
-        Where the strategy is not legal.
+        Where the strategy is not legal, or the memory is no number of bytes.
     """
+    problem = as_problem(problem, "fit")
+    host_memory_bytes = optional("fit", "host_memory_bytes", host_memory_bytes)
     answer = estimate(problem)
     found = Fit(answer, host_memory_bytes, (), 0)
     if found.fits:

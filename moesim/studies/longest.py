@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from moesim.base.errors import SpecError
+from moesim.base.words import changes_in_words
 from moesim.cost.memory import plan_memory
 from moesim.estimator import estimate
 from moesim.problem import Problem
@@ -32,6 +33,7 @@ class Longest:
     def to_dict(self, measured_s: float | None = None) -> dict[str, Any]:
         """Plain values in SI units, with what the step at that length rests on; ``measured_s``: one measured. [s]"""
         answer = self.answer
+        variant = changes_in_words({**self.changes, "sequence_length": self.sequence_length})
         return {
             "set": dict(self.changes),
             "sequence_length": self.sequence_length,
@@ -40,7 +42,7 @@ class Longest:
             "peak_bytes": None if answer is None else answer.memory.peak_bytes,
             "slowdown": self.slowdown,
             "next_refused": self.next_refused,
-            "basis": None if answer is None else basis(answer, measured_s),
+            "basis": None if answer is None else basis(answer, measured_s, variant),
         }
 
 

@@ -62,9 +62,7 @@ def measured_step(text: str, problem: Problem, convention: str = "causal") -> fl
     SpecError
         Where it is none of these.
     """
-    if convention not in FLOPS_CONVENTIONS:
-        what = f"no convention of FLOPs '{convention}'"
-        raise SpecError.single("--convention", "", what, did_you_mean(convention, FLOPS_CONVENTIONS))
+    known_convention(convention)
     tokens = problem.global_batch * problem.sequence_length
     of_gpu, peak = tokens / problem.machine.num_gpus, float(problem.machine.gpu.bf16_flop_rate)
     plain = text.strip()
@@ -90,6 +88,13 @@ def measured_step(text: str, problem: Problem, convention: str = "causal") -> fl
     except ValueError as error:
         raise SpecError.single("--measured", "", str(error), "or '1234 tok/s', '245 TFLOP/s', '9.5%' of MFU") from None
     return _positive(text, seconds)
+
+
+def known_convention(convention: str) -> None:
+    """Refuse the name of no convention."""
+    if convention not in FLOPS_CONVENTIONS:
+        what = f"no convention of FLOPs '{convention}'"
+        raise SpecError.single("--convention", "", what, did_you_mean(str(convention), FLOPS_CONVENTIONS))
 
 
 def utilisations(problem: Problem, answer: Estimate, measured_s: float) -> tuple[Utilisation, ...]:

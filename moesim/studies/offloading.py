@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import mean
 from typing import Any
 
 from moesim.base.errors import SpecError, did_you_mean
 from moesim.base.numeric import first
 from moesim.base.units import parse_quantity
 from moesim.cost.blocks import price_blocks
-from moesim.cost.offload import expert_bytes, offloaded_bytes, optimizer_parts, pcie_time
+from moesim.cost.offload import expert_bytes, offloaded_bytes, optimizer_copies, optimizer_parts, pcie_time
 from moesim.cost.pipeline import step_times
 from moesim.cost.plan import Plan
 from moesim.estimator import estimate
@@ -45,10 +46,25 @@ class Chunk:
 
 
 @dataclass(frozen=True)
+class HostUpdate:
+    """The update of the optimizer on the host, the mean of the pipeline ranks, a GPU.
+
+    ``copied_bytes``: gradients down and weights back [B]. ``computing_s``: of the CPU, whatever the link;
+    ``copying_s``: of both copies; ``exposed_s``: what of them is not beside the update. [s]
+    """
+
+    copied_bytes: float
+    computing_s: float
+    copying_s: float
+    exposed_s: float
+
+
+@dataclass(frozen=True)
 class Linked:
     """The job with a share on the host over a link of one speed.
 
-    ``chunks`` of each stage; ``optimizer_s``: what the update on the host and its copies take [s].
+    ``chunks`` of each stage; ``update``: of the optimizer, None where it is not there; ``optimizer_s``: what that and its
+    exposed copies take [s].
     ``tokens_per_expert`` of a micro-batch and ``break_even_tokens``: from how many on the products of an expert take as
     long as the copy of its weights, forward alone; None where no experts move. ``added_s`` to the step [s], ``freed_bytes``
     of the peak [B].
@@ -63,13 +79,20 @@ class Linked:
     added_s: float
     freed_bytes: float
     answer: Estimate
+    update: HostUpdate | None = None
 
     def to_dict(self, measured_s: float | None = None) -> dict[str, Any]:
         """Plain values in SI units."""
-        plain = {name: getattr(self, name) for name in Linked.__dataclass_fields__ if name not in ("answer", "chunks")}
+        plain = {
+            name: getattr(self, name)
+            for name in Linked.__dataclass_fields__
+            if name not in ("answer", "chunks", "update")
+        }
         plain["bandwidth_bytes_per_s"] = plain.pop("bandwidth")
         exposed = max((one.exposed_s for one in self.chunks), default=0.0)
-        told = {"chunks": [one.to_dict() for one in self.chunks], "exposed_s_per_chunk": exposed}
+        told: dict[str, Any] = {"chunks": [one.to_dict() for one in self.chunks], "exposed_s_per_chunk": exposed}
+        told["update"] = None if self.update is None else dict(vars(self.update))
+        exposed += self.update.exposed_s if self.update else 0.0
         step = {"step_time_s": self.answer.step_time_s, "peak_bytes": self.answer.memory.peak_bytes}
         host = {"host_bytes_per_node": self.answer.memory.host_bytes_per_node, "fits": self.answer.feasible}
         return plain | told | {"hidden": not exposed} | step | host | {"basis": basis(self.answer, measured_s)}
@@ -130,18 +153,27 @@ def _linked(problem: Problem, base: Estimate, what: str, link: str, share: float
     changed = problem.with_changes({WHAT[what]: share, "gpu.pcie_bandwidth": f"{bandwidth!r} B/s"}, "--h2d")
     answer, plan = estimate(changed), changed.plan()
     tokens, even = _break_even(plan) if what == "experts" else (None, None)
-    optimizer = sum(sum(map(first, optimizer_parts(plan, rank).values())) for rank in range(int(plan.strategy.pp)))
+    update = _update(plan) if what == "optimizer" else None
     return Linked(
         link,
         bandwidth,
         () if what == "optimizer" else _chunks(changed, plan),
-        optimizer / int(plan.strategy.pp) if what == "optimizer" else 0.0,
+        update.computing_s + update.exposed_s if update else 0.0,
         tokens,
         even,
         answer.step_time_s - base.step_time_s,
         base.memory.peak_bytes - answer.memory.peak_bytes,
         answer,
+        update,
     )
+
+
+def _update(plan: Plan) -> HostUpdate:
+    ranks = range(int(plan.strategy.pp))
+    parts = [optimizer_parts(plan, rank) for rank in ranks]
+    copied = mean(first(sum(optimizer_copies(plan, rank))) for rank in ranks)
+    updating, exposed = (mean(first(one[name]) for one in parts) for name in ("optimizer", "pcie"))
+    return HostUpdate(copied, updating, first(pcie_time(copied, plan.machine.gpu)), exposed)
 
 
 def _chunks(problem: Problem, plan: Plan) -> tuple[Chunk, ...]:

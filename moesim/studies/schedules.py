@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from moesim.base.errors import Collector, SpecError, Violation
+from moesim.base.words import changes_in_words
 from moesim.cost.blocks import price_blocks
 from moesim.cost.memory import RankMemory, rank_memory
 from moesim.cost.pipeline import step_times
@@ -126,7 +127,8 @@ def _compared(problem: Problem, one: Wanted, measured_s: float | None) -> Compar
     )
     if broken:
         return row
-    found = basis(estimate(open_problem, strategy), measured_s)
+    variant = changes_in_words({"schedule": one.name, "vpp": vpp, "layout": str(strategy.layout)})
+    found = basis(estimate(open_problem, strategy), measured_s, variant)
     return _measured(open_problem, strategy, replace(row, basis=found))
 
 

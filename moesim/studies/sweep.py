@@ -8,11 +8,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from moesim.base import checked
 from moesim.base.display import Shown
 from moesim.base.errors import Collector, Issue, SpecError, did_you_mean
+from moesim.base.words import counted
 from moesim.cost.pipeline import COMMUNICATION
 from moesim.estimator import estimate
-from moesim.problem import Problem
+from moesim.problem import Named, Problem, as_problem
 from moesim.result import Estimate
 from moesim.spec.overrides import COMM_SMS, HARDWARE_PREFIXES
 from moesim.spec.scenario import ScenarioSpec
@@ -73,7 +75,7 @@ class Sweep(Shown):
 
     def __repr__(self) -> str:
         fits = sum(row.fits for row in self.rows)
-        return f"Sweep({self.total:,} combinations of {', '.join(self.axes)}, {fits:,} fit)"
+        return f"Sweep({counted(self.total, 'combination')} of {', '.join(self.axes)}, {fits:,} fit)"
 
     @property
     def best(self) -> Row | None:
@@ -167,7 +169,7 @@ class Sweep(Shown):
 
 
 def sweep(
-    problem: Problem,
+    problem: Named,
     vary: Vary,
     objective: str = "throughput",
     *,
@@ -192,6 +194,8 @@ def sweep(
     SpecError
         For an unknown path or objective, a grid that is too large, and where nothing of it can be estimated.
     """
+    problem = as_problem(problem, "sweep")
+    checked.axes("sweep", vary)
     if objective not in OBJECTIVES:
         raise SpecError.single("--by", "", f"'{objective}' is no objective", did_you_mean(objective, OBJECTIVES))
     axes = _axes(problem, vary)

@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from moesim.base import checked
+from moesim.base.display import Shown
 from moesim.base.errors import SpecError
 from moesim.cost.blocks import plan_blocks, repriced
 from moesim.cost.perturb import with_factors
@@ -20,7 +22,7 @@ from moesim.cost.uncertainty import SampledErrors, families
 from moesim.estimator import estimate
 from moesim.evaluator import PIECE
 from moesim.intervals import SPREADS, beyond_prices, doubted
-from moesim.problem import Problem
+from moesim.problem import Named, as_problem
 from moesim.result import Constant, Estimate
 from moesim.timeline.run import run_columns
 
@@ -52,11 +54,12 @@ class Input:
 
 
 @dataclass(frozen=True)
-class Uncertainty:
+class Uncertainty(Shown):
     """A step with what is not known drawn at random.
 
     ``steps``: one for each sample [s]; ``percentiles_s``: 5, 50 and 95 % of them. ``inputs`` by their share, the largest
-    first; ``unexplained``: what no input has by itself, such as maxima of two. [-]
+    first; ``unexplained``: what no input has by itself, such as maxima of two. ``added_up``: what the fitted shares were
+    together; above one, which few samples do, they are scaled down to one. [-]
     """
 
     answer: Estimate
@@ -65,6 +68,7 @@ class Uncertainty:
     inputs: tuple[Input, ...]
     unexplained: float
     draws: Mapping[str, Floats]
+    added_up: float
 
     @property
     def percentiles_s(self) -> dict[str, float]:
@@ -103,6 +107,7 @@ class Uncertainty:
             "agrees": self.agrees,
             "inputs": [dict(vars(one)) for one in self.inputs],
             "unexplained": self.unexplained,
+            "shares_added_up": self.added_up,
             "binding": answer.binding,
             "evidence": answer.evidence,
             "holds": answer.interval.holds,
@@ -110,7 +115,7 @@ class Uncertainty:
         }
 
 
-def uncertainty(problem: Problem, samples: int = 2000, seed: int = 0) -> Uncertainty:
+def uncertainty(problem: Named, samples: int = 2000, seed: int = 0) -> Uncertainty:
     r"""Draw what is not known of a step and run all draws as columns.
 
     A family of prices with residuals is off by :math:`e^{\sigma z}` with one z for all of its kernels or messages, and
@@ -130,8 +135,14 @@ def uncertainty(problem: Problem, samples: int = 2000, seed: int = 0) -> Uncerta
     Notes
     -----
     First-order shares are squares of the coefficients of the logarithm of the step on Hermite polynomials of first and
-    second degree in each z (sudret2008), fitted to the samples.
+    second degree in each z (sudret2008), fitted to the samples. Few samples make them too large, since what the fit takes
+    for an input is in part chance; where they exceed one together they are scaled to it, and :attr:`Uncertainty.added_up`
+    tells by how much.
     """
+    problem = as_problem(problem, "uncertainty")
+    samples, seed = checked.whole("uncertainty", "samples", samples), checked.whole("uncertainty", "seed", seed)
+    if seed < 0:
+        raise SpecError.single("--seed", "", f"{seed} is below zero", "0 or more")
     if not FEWEST <= samples <= MOST:
         raise SpecError.single("--samples", "", f"{samples} samples", f"{FEWEST} to {MOST:,}")
     answer = estimate(problem)
@@ -150,14 +161,15 @@ def uncertainty(problem: Problem, samples: int = 2000, seed: int = 0) -> Uncerta
     for name, error in whole.items():
         steps = steps * np.exp(error * draws[name])
     shares, unexplained = first_order(np.log(steps), list(draws.values()))
+    added_up = sum(shares)
     analytic = {one.name: one.share for one in answer.interval.contributions}
     inputs = []
     for name, share in zip(names, shares, strict=True):
         kind, spread, follows = _evidence(name, named, whole)
         label = (named[name].setting or name) if name in named else name
-        inputs.append(Input(label, kind, spread, follows, share, analytic.get(label, 0.0)))
+        inputs.append(Input(label, kind, spread, follows, share / max(added_up, 1.0), analytic.get(label, 0.0)))
     inputs.sort(key=lambda one: -one.share)
-    return Uncertainty(answer, seed, steps, tuple(inputs), unexplained, draws)
+    return Uncertainty(answer, seed, steps, tuple(inputs), unexplained, draws, added_up)
 
 
 def hypercube(samples: int, inputs: int, seed: int) -> Floats:

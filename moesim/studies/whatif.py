@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from moesim.base import checked
 from moesim.base.display import Shown
 from moesim.base.errors import SpecError
-from moesim.problem import Problem
+from moesim.problem import Named, as_problem
 from moesim.studies.compare import Case, Comparison, comparison
 from moesim.studies.faults import PATH, Faulted, faulted
 
@@ -67,7 +68,7 @@ class WhatIf(Shown):
 
 
 def whatif(
-    problem: Problem,
+    problem: Named,
     changes: Sequence[Mapping[str, str]] = (),
     faults: Sequence[str] = (),
     reoptimise: Sequence[str] = (),
@@ -91,6 +92,11 @@ def whatif(
     SpecError
         Where nothing changes, or nothing of it can be estimated.
     """
+    problem = as_problem(problem, "whatif")
+    for one in checked.listed("whatif", "changes", changes):
+        checked.mapped("whatif", "changes", one)
+    checked.listed("whatif", "faults", faults)
+    checked.listed("whatif", "reoptimise", reoptimise)
     variants = [dict(one) for one in changes] + [{PATH: fault} for fault in faults]
     if not variants or not all(variants):
         raise SpecError.single("", "", "nothing changes", "give --change PATH=VALUE or --fault KIND:TARGET")

@@ -29,6 +29,7 @@ def test_data_and_page_together(moesim, scenario):
     ("arguments", "words"),
     [
         ((), "where to write the page is missing"),
+        (("--json",), "where to write the page is missing; write for example -o report.html; the numbers alone are"),
         (("-o", "r.pdf"), "'r.pdf' is no page"),
         (("-o", "none/r.html"), "there is no folder 'none'"),
         (("-o", "r.html", "--measured", "0 s"), "--measured"),

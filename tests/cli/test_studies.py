@@ -19,7 +19,10 @@ def test_budget(moesim):
     found = moesim(*call, "--json").json
     assert [cost["meets"] for cost in found["costs"]] == [cost["time_s"] <= 30 * 86400 for cost in found["costs"]]
     assert all(cost["money"] == pytest.approx(2.5 * cost["gpu_hours"]) for cost in found["costs"])
-    assert "missed by" in moesim(*call).out
+    shown = moesim(*call).out
+    assert "missed by" in shown
+    assert "MWh: the GPUs at their power limit, x 1.1 for the facility" in shown
+    assert "GPU MWh" not in shown
 
 
 def test_recompute(moesim):
@@ -73,3 +76,52 @@ def test_budget_of_a_measured_step(moesim):
     assert cost["low_s"] == cost["high_s"] == cost["time_s"]
     (line,) = moesim(*job, "--measured", "20s", "--nodes", "16,32").lines
     assert line.startswith("--measured: was measured on one number of nodes")
+
+
+def test_the_update_on_the_cpu_has_its_own_column(moesim):
+    call = ("offload", JOB, "--what", "optimizer", "--h2d", "64GB/s")
+    (link,) = moesim(*call, "--json").json["links"]
+    shown = moesim(*call).out
+    assert "update on the CPU" in shown
+    assert f"{link['update']['computing_s']:.4g} s" in shown
+    assert f"{link['update']['copied_bytes'] / 2**30:.2f}" in shown
+
+
+@pytest.mark.parametrize(
+    ("verb", "options", "variant"),
+    [
+        ("sweep", ("--vary", "ep=8,16"), "ep=16"),
+        ("search", ("--vary", "ep=16"), "ep=16"),
+        ("pareto", ("--vary", "ep=16"), "ep=16"),
+        ("dispatch", ("--vary", "ep=16"), "ep=16"),
+        ("place", ("--vary", "ep=16"), "ep=16"),
+        ("schedule", ("--schedule", "interleaved-1f1b:2"), "schedule=interleaved-1f1b, vpp=2"),
+        ("max-seq", (), "sequence_length="),
+        ("offload", ("--what", "optimizer"), ""),
+    ],
+)
+def test_the_step_under_an_answer_is_that_of_its_variant(moesim, verb, options, variant):
+    name = "zoo-002"
+    told = f"a step of {name} with {variant}" if variant else f"a step of {name}:"
+    assert told in " ".join(moesim(verb, name, *options).out.split())
+    plain = moesim(verb, name, *options, "--json").json
+    plain = plain[0] if isinstance(plain, list) else plain.get("cases", [plain])[0]
+    assert plain["basis"]["variant"].startswith(variant)
+
+
+def test_no_published_step_stands_beside_a_broken_machine(moesim):
+    call = ("sweep", "zoo-002", "--vary", "fault=slow:node3=0.5")
+    assert moesim(*call, "--json").json["basis"]["measured"] is None
+    assert "measured" not in moesim(*call).out
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (("search", "zoo-002", "--vary", "ep=16"), "1 plan: 1 legal"),
+        (("sweep", "zoo-002", "--vary", "ep=16"), "1 combination: 1 legal"),
+        (("sweep", "zoo-002", "--vary", "ep=8,16"), "2 combinations: 2 legal"),
+    ],
+)
+def test_one_is_not_many(moesim, call, words):
+    assert words in moesim(*call).out

@@ -124,3 +124,16 @@ def test_experts_of_a_dense_model_cannot_be_offloaded():
     with pytest.raises(SpecError, match="expert-offload-model"):
         offloading(from_names("llama3-8b", "hgx-h100:1"))
     assert math.isfinite(offloading(from_names("llama3-8b", "hgx-h100:1"), "optimizer").links[0].optimizer_s)
+
+
+def test_the_update_on_the_host_is_apart_from_its_copies(small):
+    slow, fast = (one.update for one in offloading(small, "optimizer", ["1 GB/s", "100 TB/s"]).links)
+    assert slow.computing_s == fast.computing_s > 0
+    assert slow.copied_bytes == fast.copied_bytes > 0
+    assert slow.copying_s == pytest.approx(1e5 * fast.copying_s)
+    assert 0 < slow.exposed_s <= slow.copying_s
+    assert fast.exposed_s < 1e-3 * fast.computing_s
+    plain = offloading(small, "optimizer", ["1 GB/s"]).links[0].to_dict()
+    assert not plain["hidden"]
+    assert plain["optimizer_s"] == pytest.approx(slow.computing_s + slow.exposed_s)
+    assert plain["update"]["copied_bytes"] == slow.copied_bytes

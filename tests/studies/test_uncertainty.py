@@ -11,6 +11,7 @@ from moesim import intervals
 from moesim.base.errors import SpecError
 from moesim.cost.machine import Residuals
 from moesim.cost.regimes import KERNELS
+from moesim.report.uncertainty import CHANCE
 from moesim.spec.calibration import NORMAL_95
 from moesim.spec.provenance import KINDS
 from moesim.studies import uncertainty as study
@@ -67,6 +68,17 @@ def test_shares_add_up_and_the_largest_comes_first(sampled):
     assert ends["p5"] < ends["p50"] < ends["p95"]
     assert len(sampled.steps) == 500
     assert np.isfinite(sampled.steps).all()
+
+
+def test_shares_of_few_samples_are_scaled_to_one_and_say_so(qwen, sampled):
+    few = uncertainty(qwen, 100)
+    assert few.added_up > 1 + CHANCE
+    assert sum(one.share for one in few.inputs) == pytest.approx(1)
+    assert few.unexplained == 0
+    told = f"added up to {few.added_up:.0%} and are scaled"
+    assert told in str(few._repr_html_())
+    assert sampled.added_up < 1 + CHANCE
+    assert "are scaled" not in str(sampled._repr_html_())
 
 
 def test_each_spread_says_what_it_follows_from(sampled):

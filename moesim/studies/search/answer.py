@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from moesim.base.display import Shown
+from moesim.base.words import changes_in_words, counted
 from moesim.reading import plain_fields, plain_strategy
 from moesim.result import Estimate
 from moesim.studies.search.block import Counts
@@ -14,6 +15,7 @@ from moesim.studies.search.jobs import Job
 from moesim.studies.search.pool import Plan
 from moesim.studies.search.ranking import Aim
 from moesim.studies.search.space import Space
+from moesim.workload.strategy import FIELDS
 
 
 @dataclass(frozen=True)
@@ -28,6 +30,12 @@ class Found:
     def tokens_per_dollar(self) -> float | None:
         """Tokens for a unit of the currency of the price; None without one. [1/currency]"""
         return None if self.job.price is None else 1 / self.job.cost_per_token(self.plan.step_time_s)
+
+    @property
+    def variant(self) -> str:
+        """How it differs from the job as its scenario has it, in words."""
+        own, found = (plain_fields(one, FIELDS) for one in (self.job.problem.strategy, self.plan.strategy))
+        return changes_in_words({**self.job.changes, **{name: one for name, one in found.items() if one != own[name]}})
 
     def to_dict(self, names: tuple[str, ...]) -> dict[str, Any]:
         """Plain values in SI units; ``names``: the fields that were varied."""
@@ -66,7 +74,7 @@ class Search(Shown):
 
     def __repr__(self) -> str:
         best = f"best {self.top[0].plan.step_time_s:.4g} s" if self.top else "none fits"
-        return f"Search({self.plans_total:,} plans, {self.plans_legal:,} legal, {self.plans_fitting:,} fit, {best})"
+        return f"Search({counted(self.plans_total, 'plan')}, {self.plans_legal:,} legal, {self.plans_fitting:,} fit, {best})"
 
     @property
     def space(self) -> Space:

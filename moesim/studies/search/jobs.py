@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from moesim.base.checked import optional
 from moesim.base.errors import Collector, SpecError
 from moesim.problem import Problem
 from moesim.studies.search.space import Space, Vary, space
@@ -94,9 +95,8 @@ _SHOWN = {"cluster": "hgx-h100:32,hgx-h100:64", "cluster.node": "hgx-h100,hgx-h2
 
 def _priced(found: Sequence[Job], price: Price | None) -> tuple[Job, ...]:
     """The jobs with the price of their GPUs."""
-    told = price.values() if isinstance(price, Mapping) else [] if price is None else [price]
-    if any(one <= 0 for one in told):
-        raise SpecError.single("--price", "", "is not more than zero", "write for example --price 2.5/h")
+    for one in price.values() if isinstance(price, Mapping) else [price]:
+        optional("--price", "", one)
     if not isinstance(price, Mapping):
         return tuple(Job(job.changes, job.space, price) for job in found)
     nodes = list(dict.fromkeys(job.problem.scenario.cluster.node for job in found))

@@ -11,9 +11,10 @@ from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 
-from moesim.base.errors import Collector
+from moesim.base import checked
+from moesim.base.errors import Collector, SpecError
 from moesim.estimator import estimate
-from moesim.problem import Problem
+from moesim.problem import Named, Problem, as_problem
 from moesim.studies.search.answer import Found, Progress, Search
 from moesim.studies.search.block import Counts
 from moesim.studies.search.checkpoint import Checkpoint, head
@@ -30,7 +31,7 @@ Show = Callable[[Progress], None]
 
 
 def search(
-    problem: Problem,
+    problem: Named,
     vary: Vary | None = None,
     top: int = 20,
     objective: str = "step",
@@ -75,6 +76,8 @@ def search(
     SpecError
         With one issue for each field or value that does not exist.
     """
+    problem = as_problem(problem, "search")
+    _typed(vary, top, pareto, workers, checkpoint)
     _check(problem, workers, scheduler)
     found = jobs(problem, vary, price)
     wanted = aim(found, pareto or (objective,), top, "--pareto" if pareto else "--objective")
@@ -108,6 +111,21 @@ def _check(problem: Problem, workers: int, scheduler: str | None) -> None:
         fix = "write for example --scheduler tcp://login1:8786"
         problems.add("--scheduler", "", f"'{scheduler}' is no address of a Dask scheduler", fix)
     problems.raise_if_any()
+
+
+def _typed(
+    vary: Vary | None, top: int, pareto: Sequence[str], workers: int, checkpoint: str | PathLike[str] | None
+) -> None:
+    """Refuse arguments that are not what they should be."""
+    if vary is not None:
+        checked.axes("search", vary)
+    if len(checked.listed("search", "pareto", pareto)) == 1:
+        raise SpecError.single("search", "pareto", f"{pareto!r} is one objective", "two or three, or objective alone")
+    for name, value in (("top", top), ("workers", workers)):
+        checked.whole("search", name, value)
+    if checkpoint is not None and not Path(checkpoint).parent.is_dir():
+        what = f"there is no folder '{Path(checkpoint).parent}'"
+        raise SpecError.single("--checkpoint", "", what, "make it, or name another")
 
 
 class _Run:

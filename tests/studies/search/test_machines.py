@@ -84,7 +84,7 @@ def test_each_machine_has_its_price(tiny):
         ({"tp": [1]}, {"objective": "tokens-per-dollar"}, "--objective: 'tokens-per-dollar' needs the price of a GPU"),
         ({"tp": [1]}, {"pareto": ("step", "tokens-per-dollar")}, "--pareto: 'tokens-per-dollar' needs the price"),
         ({"tp": [1]}, {"pareto": ("step", "step")}, "names an objective twice"),
-        ({"tp": [1]}, {"price": 0.0}, "--price: is not more than zero"),
+        ({"tp": [1]}, {"price": 0.0}, "--price: 0.0 is out of range"),
         ({"tp": [1]}, {"price": {"hgx-h200": 2.0}}, "has none for hgx-h100"),
         ({"tp": [1]}, {"price": {"hgx-h100": 1.0, "hgx-h200": 2.0}}, "no machine has the node 'hgx-h200'"),
     ],
