@@ -24,7 +24,7 @@ from moesim.studies.search.space import Vary
 from moesim.studies.search.spread import elsewhere
 from moesim.studies.search.tasks import Done, Part, Task, Worker, pieces
 
-ADDRESS = re.compile(r"((tcp|tls|wss?|ucx)://)?[^\s/]+:\d{1,5}|inproc://\S+")
+ADDRESS = re.compile(r"((tcp|tls|wss?)://)?([^\s/:\[\]]+|\[[0-9a-fA-F:]+\]):(?P<port>[1-9]\d{0,4})")
 """How an address of a Dask scheduler is written."""
 Show = Callable[[Progress], None]
 
@@ -104,10 +104,15 @@ def _check(problem: Problem, workers: int, scheduler: str | None) -> None:
         problems.add("--workers", "", f"{workers} processes are none", "write for example --workers 4")
     if workers > 1 and scheduler is not None:
         problems.add("--workers", "", "does not go with --scheduler", "its workers are those of the cluster")
-    if scheduler is not None and not ADDRESS.fullmatch(scheduler):
+    if scheduler is not None and not _address(scheduler):
         fix = "write for example --scheduler tcp://login1:8786"
         problems.add("--scheduler", "", f"'{scheduler}' is no address of a Dask scheduler", fix)
     problems.raise_if_any()
+
+
+def _address(scheduler: str) -> bool:
+    found = ADDRESS.fullmatch(scheduler)
+    return found is not None and int(found["port"]) <= 65_535
 
 
 class _Run:
