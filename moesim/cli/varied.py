@@ -112,11 +112,11 @@ def lists(vary: Sequence[str] | None) -> dict[str, list[str]]:
 def _meaningless(problem: Problem, changes: Mapping[str, Any], option: str) -> list[Issue]:
     """Why changes have no meaning, whatever else the job is."""
     from moesim.fabric.faults import KINDS
-    from moesim.studies.faults import PATH
+    from moesim.studies.faults import NONE, PATH
 
     others = {path: value for path, value in changes.items() if path != PATH}
-    kind = str(changes.get(PATH, "slow")).partition(":")[0]
-    if kind not in (*KINDS, "slow"):
+    kind = str(changes.get(PATH, NONE)).partition(":")[0]
+    if kind not in (*KINDS, "slow", NONE):
         what = f"no kind of fault '{kind}'"
         return [Issue(f"--fault {changes[PATH]}", "", what, did_you_mean(kind, (*KINDS, "slow")))]
     try:

@@ -161,6 +161,8 @@ def test_machines_by_tokens_per_dollar(moesim, small_file, tmp_path):
         (("--workers", "2", "--scheduler", "tcp://x:1"), "does not go with --scheduler"),
         (("--scheduler", "foo"), "--scheduler: 'foo' is no address of a Dask scheduler; write for example"),
         (("--scheduler", "tcp://login1"), "--scheduler: 'tcp://login1' is no address of a Dask scheduler"),
+        (("--scheduler", "tcp://login1:99999"), "--scheduler: 'tcp://login1:99999' is no address of a Dask scheduler"),
+        (("--scheduler", "foo:bar:12"), "--scheduler: 'foo:bar:12' is no address of a Dask scheduler"),
         (("--checkpoint", "no/such/s.jsonl"), "--checkpoint: there is no folder"),
     ],
 )

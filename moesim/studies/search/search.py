@@ -25,7 +25,7 @@ from moesim.studies.search.space import Vary
 from moesim.studies.search.spread import elsewhere
 from moesim.studies.search.tasks import Done, Part, Task, Worker, pieces
 
-ADDRESS = re.compile(r"((tcp|tls|wss?|ucx)://)?[^\s/]+:\d{1,5}|inproc://\S+")
+ADDRESS = re.compile(r"((tcp|tls|wss?)://)?([^\s/:\[\]]+|\[[0-9a-fA-F:]+\]):(?P<port>[1-9]\d{0,4})")
 """How an address of a Dask scheduler is written."""
 Show = Callable[[Progress], None]
 
@@ -107,7 +107,7 @@ def _check(problem: Problem, workers: int, scheduler: str | None) -> None:
         problems.add("--workers", "", f"{workers} processes are none", "write for example --workers 4")
     if workers > 1 and scheduler is not None:
         problems.add("--workers", "", "does not go with --scheduler", "its workers are those of the cluster")
-    if scheduler is not None and not ADDRESS.fullmatch(scheduler):
+    if scheduler is not None and not _address(scheduler):
         fix = "write for example --scheduler tcp://login1:8786"
         problems.add("--scheduler", "", f"'{scheduler}' is no address of a Dask scheduler", fix)
     problems.raise_if_any()
@@ -126,6 +126,11 @@ def _typed(
     if checkpoint is not None and not Path(checkpoint).parent.is_dir():
         what = f"there is no folder '{Path(checkpoint).parent}'"
         raise SpecError.single("--checkpoint", "", what, "make it, or name another")
+
+
+def _address(scheduler: str) -> bool:
+    found = ADDRESS.fullmatch(scheduler)
+    return found is not None and int(found["port"]) <= 65_535
 
 
 class _Run:
