@@ -7,6 +7,7 @@ names, only those are run, and the page is not written. With ``--commands`` the 
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -80,6 +81,7 @@ def main(names: list[str]) -> int:
     if not names and not lacking:
         table = "\n".join(["| | question | verb | seconds |", "| --- | --- | --- | ---: |", *rows])
         PAGE.write_text(HEAD.format(table=table) + "\n" + "\n".join(sections))
+        subprocess.run([sys.executable, "-m", "ruff", "format", "--quiet", str(PAGE)], check=True)
     return lacking
 
 
