@@ -130,9 +130,9 @@ LAYOUTS = ("--vary", "tp=1,2", "--vary", "ep=2,8", "--vary", "recompute=none,ful
 def test_machines_by_tokens_per_dollar(moesim, small_file, tmp_path):
     options = ("search", str(small_file), *LAYOUTS, "--vary", "cluster=hgx-h100:4,hgx-h200:8", "--top", "16")
     money = ("--objective", "tokens-per-dollar", "--price", "hgx-h100=2/h,hgx-h200=3.5/h")
-    path = tmp_path / "best.parquet"
+    path = tmp_path / "best.csv"
     moesim(*options, *money, "-o", str(path))
-    rows = pd.read_parquet(path)
+    rows = pd.read_csv(path)
     assert set(rows["cluster"]) == {"hgx-h100:4", "hgx-h200:8"}
     assert list(rows["tokens_per_dollar"]) == sorted(rows["tokens_per_dollar"], reverse=True)
     hourly = rows["num_gpus"] * rows["cluster"].map({"hgx-h100:4": 2.0, "hgx-h200:8": 3.5})

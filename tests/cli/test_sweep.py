@@ -24,17 +24,19 @@ def test_a_ranked_table_with_reasons_and_curves(moesim, swept):
     assert "waits for each class" in shown.out
 
 
-def test_rows_of_files_are_those_of_the_answer(moesim, swept, tmp_path):
+@pytest.mark.parametrize("name", ["a.csv", "a.parquet"])
+def test_rows_of_files_are_those_of_the_answer(moesim, swept, tmp_path, name):
+    if name.endswith("parquet"):
+        pytest.importorskip("pyarrow")
     found = moesim(*swept, "--json").json
     assert found["counts"] == {"fits": 4, "does not fit": 0, "refused": 2}
     assert [one["axis"] for one in found["curves"]] == ["ep", "transports.deepep.num_sms"]
-    for name in ("a.csv", "a.parquet"):
-        path = tmp_path / name
-        assert moesim(*swept, "-o", path).code == 0
-        frame = pd.read_csv(path) if name.endswith("csv") else pd.read_parquet(path)
-        assert frame["state"].tolist() == ["fits"] * 4 + ["refused"] * 2
-        assert frame["step_time_s"][0] == pytest.approx(found["rows"][0]["step_time_s"])
-        assert frame["rules"].iloc[-1]
+    path = tmp_path / name
+    assert moesim(*swept, "-o", path).code == 0
+    frame = pd.read_csv(path) if name.endswith("csv") else pd.read_parquet(path)
+    assert frame["state"].tolist() == ["fits"] * 4 + ["refused"] * 2
+    assert frame["step_time_s"][0] == pytest.approx(found["rows"][0]["step_time_s"])
+    assert frame["rules"].iloc[-1]
     assert len(moesim(*swept, "--top", 2, "--json").json["rows"]) == 2
 
 

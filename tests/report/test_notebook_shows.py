@@ -17,6 +17,7 @@ from moesim.report.rich_html import TABLES, WIDTH
 from moesim.report.timeline_html import drawings
 from moesim.result import BREAKDOWN, EXTRA
 from moesim.studies.budget import budget
+from moesim.studies.checkpoint import checkpoint
 from moesim.studies.compare import comparison
 from moesim.studies.diagnose import diagnose
 from moesim.studies.explain import explain
@@ -27,6 +28,7 @@ from moesim.studies.roofline import roofline
 from moesim.studies.scaling import scaled
 from moesim.studies.search.search import search
 from moesim.studies.sweep import sweep
+from moesim.studies.uncertainty import uncertainty
 from moesim.studies.whatif import whatif
 
 
@@ -88,12 +90,14 @@ def test_its_name_is_short(shown, kind):
 def test_tables_of_the_terminal_serve_notebooks_too(small):
     shown = {
         "Budget": budget(small, 1e12),
+        "CheckpointAnswer": checkpoint(small),
         "Diagnosis": diagnose(small, 0.08),
         "Explanation": explain(small),
         "FabricGroups": fabric_groups(small),
         "FabricView": fabric_view("rail-ndr400", 8),
         "Fit": fit(small),
         "Roofline": roofline(small),
+        "Uncertainty": uncertainty(small, 100),
     }
     assert shown.keys() == TABLES.keys()
     for name, value in shown.items():
