@@ -76,6 +76,7 @@ RULE_SOURCES = {
     "optimizer-offload": ARITHMETIC,
     "expert-offload": ARITHMETIC,
     "expert-offload-model": SCOPE,
+    "expert-offload-adapter": SCOPE,
     "optimizer-offload-products": "zero-offload",
     "adapter-rank": ARITHMETIC,
     "adapter-targets": ARITHMETIC,

@@ -111,6 +111,15 @@ STATE_RULES = (
         lambda c: "a model with experts, and dp_sharding: ddp or zero1",
     ),
     Rule(
+        "expert-offload-adapter",
+        ("expert_offload", "adapter"),
+        lambda c: not c.strategy.expert_offload or not c.strategy.adapter.startswith("qlora"),
+        lambda c: (
+            "expert_offload copies weights as they are computed with; experts of 4 bits on the host are not modelled"
+        ),
+        lambda c: "expert_offload: 0, or an adapter of another kind",
+    ),
+    Rule(
         "optimizer-offload-products",
         ("optimizer_offload", "optimizer"),
         lambda c: not c.strategy.optimizer_offload or not optimizers.get(c.strategy.optimizer).newton_schulz_steps,

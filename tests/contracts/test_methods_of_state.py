@@ -42,7 +42,7 @@ def test_a_method_that_is_off_changes_nothing(small, field):
 
 def test_combinations_are_refused_by_name_or_priced(free, sample):
     pick, priced, refused = random.Random(3), 0, 0
-    for strategy in sample(150, 11):
+    for strategy in sample(220, 11):
         drawn = strategy.replace(**{name: pick.choice(values) for name, values in CHOICES.items()})
         broken = free.check(drawn)
         batch = evaluate(free, [drawn])

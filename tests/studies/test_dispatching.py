@@ -126,6 +126,13 @@ def test_experts_of_a_dense_model_cannot_be_offloaded():
     assert math.isfinite(offloading(from_names("llama3-8b", "hgx-h100:1"), "optimizer").links[0].optimizer_s)
 
 
+def test_experts_of_4_bits_cannot_be_offloaded(small):
+    broken = small.check(small.strategy.replace(expert_offload=1.0, adapter="qlora:16"))
+    assert "expert-offload-adapter" in {one.violation.rule for one in broken}
+    broken = small.check(small.strategy.replace(expert_offload=1.0, adapter="lora:16"))
+    assert "expert-offload-adapter" not in {one.violation.rule for one in broken}
+
+
 def test_the_update_on_the_host_is_apart_from_its_copies(small):
     slow, fast = (one.update for one in offloading(small, "optimizer", ["1 GB/s", "100 TB/s"]).links)
     assert slow.computing_s == fast.computing_s > 0
