@@ -25,7 +25,7 @@ run: $(VENV)/.stamp
 	$(BIN)/moesim estimate $(SCENARIO)
 
 test: $(VENV)/.stamp-dev
-	$(BIN)/python -m pytest -n auto $(ARGS)
+	$(BIN)/python -m pytest -n auto --dist worksteal $(ARGS)
 
 lint: $(VENV)/.stamp-dev
 	$(BIN)/ruff format --check . && $(BIN)/ruff check . && $(BIN)/mypy && $(BIN)/lint-imports
