@@ -9,7 +9,7 @@ import typer
 
 from moesim.base.errors import SpecError
 from moesim.cli import grammar
-from moesim.cli.varied import lists, sound, varied_problem
+from moesim.cli.varied import sound_problem
 
 if TYPE_CHECKING:
     from moesim.result import Estimate
@@ -51,8 +51,7 @@ def command(
     if fault is not None and any("fault" in case for case in cases):
         raise SpecError.single("--fault", "", "--vary fault replaces it", "leave one of the two out")
     grammar.writable(timeline=timeline, output=output)
-    problem = varied_problem(scenario, model, cluster, changes, vary)
-    sound([problem], lists(vary), "--vary")
+    problem = sound_problem(scenario, model, cluster, changes, vary)
     measured_s = grammar.measured_step(measured, problem)
 
     from moesim.estimator import estimate

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from moesim.cli import grammar
-from moesim.cli.varied import lists, sound, varied_problem
+from moesim.cli.varied import sound_problem
 
 RECOMPUTE_HELP = (
     """Rank what could be recomputed by the memory it frees for its time; --target-free picks enough of it."""
@@ -53,8 +53,7 @@ def longest(
     """Run the verb."""
     variants = grammar.variants(vary)
     grammar.writable(output=output)
-    problem = varied_problem(scenario, model, cluster, changes, vary)
-    sound([problem], lists(vary), "--vary")
+    problem = sound_problem(scenario, model, cluster, changes, vary)
 
     from rich.console import Group
 

@@ -30,6 +30,19 @@ def varied_problem(
     return grammar.changed_problem(scenario, model, cluster, changes)
 
 
+def sound_problem(
+    scenario: str | None,
+    model: str | None,
+    cluster: str | None,
+    changes: list[str] | None,
+    vary: Sequence[str] | None,
+) -> Problem:
+    """Return the same for a verb whose ``--vary`` lists values; refuse those that have no meaning."""
+    problem = varied_problem(scenario, model, cluster, changes, vary)
+    sound([problem], lists(vary), "--vary")
+    return problem
+
+
 def unreplaced(changes: Sequence[str] | None, vary: Sequence[str] | None, option: str) -> None:
     """Refuse ``--set`` of what ``option`` replaces, and paths of it that replace each other."""
     told = grammar.assignments(vary, option)
