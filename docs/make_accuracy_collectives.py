@@ -15,7 +15,7 @@ import numpy as np
 
 from moesim.calibrate.collective_overlay import FOLDS, NODE_SCOPES, PACKAGE, links_of, read_measured
 from moesim.calibrate.collectives import NODE_TERMS, fit_collectives, predicted, rows_of
-from moesim.calibrate.transports import CONGESTED, Legs, fit_leg, fold_errors, read_deepep
+from moesim.calibrate.transports import CONGESTED, Legs, fit_leg, fold_errors, read_deepep, wire_bandwidth
 from moesim.cost.machine import Links
 from moesim.spec import library
 from moesim.spec.spellings import gpu_of
@@ -157,6 +157,7 @@ def elsewhere(table: MeasuredTable) -> Part:
 def deepep() -> list[Part]:
     """DeepEP on H100."""
     constants = {name: one.value for name, one in library.uncalibrated_transport("deepep").constants.items()}
+    wires = wire_bandwidth("h100-sxm-80gb")
     inside, between = read_deepep("h100-sxm-80gb", False), read_deepep("h100-sxm-80gb", True)
     congested = between[between.nodes >= CONGESTED].reset_index(drop=True)
     between = between[between.nodes < CONGESTED].reset_index(drop=True)
@@ -166,12 +167,12 @@ def deepep() -> list[Part]:
         ("DeepEP across 2 and 4 nodes", between, ("nodes",), "held out nodes"),
         ("DeepEP across 2 and 4 nodes", between, ("num_sms",), "num_sms"),
     ):
-        held, times = fold_errors(rows, by, what != "DeepEP in a node", constants)
+        held, times = fold_errors(rows, by, what != "DeepEP in a node", constants, wires)
         errors = (times / held.time_s.to_numpy() - 1).tolist()
         parts.append(Part(what, ", ".join(by), held.tokens.tolist(), errors, "5 / 12", cause))
     errors, tokens = [], []
     for direction, held in congested.groupby("direction"):
-        fit = fit_leg(between[between.direction == direction], True, constants)
+        fit = fit_leg(between[between.direction == direction], True, constants, wires)
         times = Legs(held.reset_index(drop=True)).seconds({**constants, **fit.values})
         errors += (times / held.time_s.to_numpy() - 1).tolist()
         tokens += held.tokens.tolist()

@@ -11,7 +11,7 @@ import pandas as pd
 from moesim.base.errors import SpecError
 from moesim.calibrate.overlay import Overlay
 from moesim.calibrate.score import Score, Spread, interval, score, spreads
-from moesim.calibrate.transports import fit_leg, fold_errors, parameters
+from moesim.calibrate.transports import fit_leg, fold_errors, parameters, usual_node, wire_bandwidth
 from moesim.cost.from_spec import link_scales, transport_constants
 from moesim.cost.transports import distinct_groups
 from moesim.spec import library
@@ -69,9 +69,9 @@ def own_transport_overlay(transport: str, gpu: str, path: Path, command: str) ->
     SpecError
         Where the rows are too few, or no fit of them foretells the others.
     """
-    spec, node = library.get("transports", transport), _node(gpu)
+    spec, node = library.get("transports", transport), usual_node(gpu)
     hardware = library.get("gpus", gpu), library.get("nodes", node), library.get("nics", library.get("nodes", node).nic)
-    constants = transport_constants(spec, *hardware)
+    constants, wires = transport_constants(spec, *hardware), wire_bandwidth(gpu)
     table, dropped = read_exchanges(path, transport, gpu, constants["num_sms"])
     values: dict[str, tuple[float, str]] = {}
     residuals: dict[str, Spread] = {}
@@ -87,10 +87,12 @@ def own_transport_overlay(transport: str, gpu: str, path: Path, command: str) ->
                 if len(rows):
                     dropped[f"fewer than {FEWEST} of {direction} ({where})"] += len(rows)
                 continue
-            fit = fit_leg(rows, across, constants)
-            dimensions = {one.name: one.dimension for one in parameters(direction, across, constants)}
+            inner = {name: value for name, (value, _) in values.items() if across and name.startswith("intra")}
+            fit = fit_leg(rows, across, constants | inner, wires)
+            dimensions = {one.name: one.dimension for one in parameters(direction, across, constants, wires)}
             values |= {name: (fit.values[name], dimensions[name]) for name in fit.free}
-            held, times = fold_errors(rows.assign(fold=np.arange(len(rows)) % FOLDS), ["fold"], across, constants)
+            folds = rows.assign(fold=np.arange(len(rows)) % FOLDS)
+            held, times = fold_errors(folds, ["fold"], across, constants | inner, wires)
             measured = held.time_s.to_numpy()
             regimes = np.full(len(held), f"{where}-{direction}")
             known = spreads(np.log(times / measured), regimes)
@@ -126,12 +128,3 @@ def own_transport_overlay(transport: str, gpu: str, path: Path, command: str) ->
 
 
 COVERED = ("tokens", "hidden", "num_sms", "nodes")
-
-
-def _node(gpu: str) -> str:
-    from moesim.spec.spellings import node_of
-
-    node = node_of(gpu)
-    if node is None:
-        raise SpecError.single("--gpu", "", f"no node of {gpu} is known")
-    return node

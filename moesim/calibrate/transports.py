@@ -17,6 +17,7 @@ from moesim.calibrate.score import Score, Spread, interval, score, spreads
 from moesim.cost.machine import Group
 from moesim.cost.transports.deduplicated import leg_seconds
 from moesim.spec import library
+from moesim.spec.spellings import node_of
 from moesim.traces.aiconfigurator_nccl import PACKAGE, newest, tables
 from moesim.traces.exchange_table import FP8_SCALES
 from moesim.workload.ops import ExpertLeg
@@ -79,8 +80,27 @@ class Legs:
         return found
 
 
-def parameters(direction: str, across: bool, constants: Mapping[str, float]) -> list[Parameter]:
-    """Constants of one direction, inside a node or across nodes, with what the spec has as prior."""
+def usual_node(gpu: str) -> str:
+    """Name of the node that a GPU usually comes in."""
+    node = node_of(gpu)
+    if node is None:
+        raise SpecError.single("--gpu", "", f"no node of {gpu} is known")
+    return node
+
+
+def wire_bandwidth(gpu: str) -> float:
+    """Payload that the NVLinks of a GPU carry at most: no fit finds more. [B/s]"""
+    return library.get("nodes", usual_node(gpu)).links.wire_bandwidth
+
+
+def parameters(direction: str, across: bool, constants: Mapping[str, float], wires: float) -> list[Parameter]:
+    """Constants of one direction, inside a node or across nodes, with what the spec has as prior.
+
+    Parameters
+    ----------
+    wires
+        Bound of the NVLink rate. [B/s]
+    """
     name = f"{'inter' if across else 'intra'}_{direction}"
     terms = (
         ("base", "time", 0.5),
@@ -100,18 +120,19 @@ def parameters(direction: str, across: bool, constants: Mapping[str, float]) -> 
     for term, dimension, spread in terms:
         start = constants.get(f"{name}_{term}", usual.get(term))
         if start is not None and not (across and term in ("token_bandwidth", "per_row_byte")):
-            found.append(Parameter(f"{name}_{term}", start, start / 30, start * 30, spread, dimension))
+            high = wires if term == "nvlink_bandwidth" else start * 30
+            found.append(Parameter(f"{name}_{term}", min(start, high), start / 30, high, spread, dimension))
     return found
 
 
-def fit_leg(rows: pd.DataFrame, across: bool, constants: Mapping[str, float], *, starts: int = 2) -> Fit:
-    """Constants of one direction from its rows."""
+def fit_leg(rows: pd.DataFrame, across: bool, constants: Mapping[str, float], wires: float, *, starts: int = 2) -> Fit:
+    """Constants of one direction from its rows; across nodes, those inside a node stay as they are."""
     legs = Legs(rows.reset_index(drop=True))
     direction = str(rows.direction.iloc[0])
     return fitted(
         lambda values: legs.seconds({**constants, **values}),
         rows.time_s.to_numpy(),
-        parameters(direction, across, constants),
+        parameters(direction, across, constants, wires),
         what=f"{direction} of DeepEP",
         noise=0.05,
         starts=starts,
@@ -120,14 +141,14 @@ def fit_leg(rows: pd.DataFrame, across: bool, constants: Mapping[str, float], *,
 
 
 def fold_errors(
-    rows: pd.DataFrame, by: Sequence[str], across: bool, constants: Mapping[str, float]
+    rows: pd.DataFrame, by: Sequence[str], across: bool, constants: Mapping[str, float], wires: float
 ) -> tuple[pd.DataFrame, Floats]:
     """Predictions of rows by fits that saw no row of their group."""
     parts, found = [], []
     for _, part in rows.groupby(list(by)):
         rest = rows.drop(part.index)
         for direction, held in part.groupby("direction"):
-            fit = fit_leg(rest[rest.direction == direction], across, constants, starts=1)
+            fit = fit_leg(rest[rest.direction == direction], across, constants, wires, starts=1)
             parts.append(held)
             found.append(Legs(held.reset_index(drop=True)).seconds({**constants, **fit.values}))
     return pd.concat(parts), np.concatenate(found)
@@ -144,6 +165,7 @@ def transport_overlay(transport: str, gpu: str) -> Overlay:
     if library.find("transports", transport) != MEASURED:
         raise SpecError.single("--transport", "", f"the tables hold no rows of {transport}", f"they are of {MEASURED}")
     constants = {name: one.value for name, one in library.uncalibrated_transport(transport).constants.items()}
+    wires = wire_bandwidth(gpu)
     inside, between = read_deepep(gpu, False), read_deepep(gpu, True)
     congested = int((between.nodes >= CONGESTED).sum())
     between = between[between.nodes < CONGESTED].reset_index(drop=True)
@@ -153,10 +175,11 @@ def transport_overlay(transport: str, gpu: str) -> Overlay:
     for rows, across, by in ((inside, False, ("hidden", "top_k")), (between, True, ("num_sms",))):
         for direction in ("dispatch", "combine"):
             part = rows[rows.direction == direction]
-            dimensions = {one.name: one.dimension for one in parameters(direction, across, constants)}
-            fit = fit_leg(part, across, constants)
+            dimensions = {one.name: one.dimension for one in parameters(direction, across, constants, wires)}
+            fit = fit_leg(part, across, constants | {name: value for name, (value, _) in values.items()}, wires)
             values |= {name: (value, dimensions[name]) for name, value in fit.values.items()}
-        held, times = fold_errors(rows, by, across, constants)
+        inner = {name: value for name, (value, _) in values.items() if across and name.startswith("intra")}
+        held, times = fold_errors(rows, by, across, constants | inner, wires)
         measured = held.time_s.to_numpy()
         where = "inter" if across else "intra"
         regimes = np.array([f"{where}-{direction}" for direction in held.direction])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -257,7 +258,10 @@ def build_links(node: NodeSpec, nic: NicSpec, fabric: FabricSpec, nvls: bool = T
 def transport_constants(
     spec: TransportSpec, gpu: GpuSpec, node: NodeSpec, nic: NicSpec, software: SoftwareSpec | None = None
 ) -> dict[str, float]:
-    """Return the constants of a transport; those fitted on other links grow with the links at hand."""
+    """Return the constants of a transport; those fitted on other links grow with the links at hand.
+
+    Grown so, an NVLink rate ends at what the wires of the node carry.
+    """
     values = {name: constant.value for name, constant in spec.constants.items() if not name.startswith("reference_")}
     told = software.constants.get(f"{spec.name}_num_sms") if software else None
     if told is not None:
@@ -265,8 +269,9 @@ def transport_constants(
     kept = software.sustained if software else None
     shares = {"nvlink_bandwidth": kept.nvlink.value, "rdma_bandwidth": kept.network.value} if kept else {}
     for word, scale in link_scales(spec, gpu, node, nic).items():
-        scale = scale * shares.get(word, 1.0)
-        values |= {name: value * scale for name, value in values.items() if name.endswith(word)}
+        most = node.links.wire_bandwidth if word == "nvlink_bandwidth" and abs(scale - 1) >= SAME else math.inf
+        share = shares.get(word, 1.0)
+        values |= {name: min(value * scale, most) * share for name, value in values.items() if name.endswith(word)}
     return values
 
 

@@ -186,6 +186,11 @@ class NodeLinks(SpecModel):
         default_factory=dict, description="Corrections of collectives in a node; see `moesim.cost.collectives.nccl`."
     )
 
+    @property
+    def wire_bandwidth(self) -> float:
+        """Payload that the NVLinks of a GPU carry at most, as the best of what is measured over them. [B/s]"""
+        return max(self.nvlink_usable_bandwidth.value, self.p2p_bandwidth.value, self.alltoall_bandwidth.value)
+
 
 class NodeSpec(NamedSpec):
     """One host with its GPUs and NICs.

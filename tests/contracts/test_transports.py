@@ -2,14 +2,17 @@
 
 from collections.abc import Iterator
 from dataclasses import astuple, fields, replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from moesim.cost.from_spec import transport_constants
 from moesim.cost.machine import Group, Links, Machine
 from moesim.cost.transports import distinct_groups, leg_time, reached_domains, reached_ranks, transports
+from moesim.cost.transports.deduplicated import Deduplicated, leg_seconds
 from moesim.problem import Problem
 from moesim.spec import library
 from moesim.workload.ops import ExpertLeg
@@ -226,3 +229,42 @@ def test_a_limit_by_hand_comes_before_the_groups_of_the_model():
             replace(free, node_limit=limit), group
         )
     assert reached_domains(GROUPED, group) == pytest.approx(float(reached_domains(replace(free, node_limit=4), group)))
+
+
+def on_node(name: str, node: str, **gpu_changes) -> dict[str, float]:
+    """Constants of a transport on the links of a node, with numbers of its GPU changed."""
+    spec = library.get("nodes", node)
+    gpu = library.get("gpus", spec.gpu)
+    changes = {key: getattr(gpu, key).model_copy(update={"value": value}) for key, value in gpu_changes.items()}
+    nic = library.get("nics", spec.nic)
+    return transport_constants(library.get("transports", name), gpu.model_copy(update=changes), spec, nic)
+
+
+DEDUPLICATED = [name for name in NAMES if isinstance(transports.get(name), Deduplicated)]
+
+
+@pytest.mark.parametrize("node", library.names("nodes"))
+@pytest.mark.parametrize("name", DEDUPLICATED)
+def test_no_exchange_is_faster_than_the_payload_of_the_wires(name, node):
+    spec = library.get("nodes", node)
+    wires, domain = spec.links.wire_bandwidth, float(spec.nvlink_domain)
+    constants = on_node(name, node)
+    if domain == 1:
+        return
+    for one in legs():
+        for group in (Group(domain, domain), Group(2 * domain, domain)):
+            bytes_out = one.tokens * one.row_bytes * reached_ranks(one, group) * (1 - 1 / domain)
+            assert (leg_seconds(one, group, constants) >= bytes_out / wires).all()
+
+
+@pytest.mark.parametrize("node", ["hgx-h800", "hgx-h100", "h800-pcie"])
+@pytest.mark.parametrize("name", DEDUPLICATED)
+def test_more_nvlink_is_never_slower(name, node):
+    raw = library.get("gpus", library.get("nodes", node).gpu).nvlink_bandwidth.value
+    domain = float(library.get("nodes", node).nvlink_domain)
+    group = Group(domain, domain)
+    faster = [on_node(name, node, nvlink_bandwidth=raw * share) for share in (0.5, 0.8, 1.0, 1.1, 1.5, 4.0)]
+    for one in legs():
+        times = [leg_seconds(one, group, constants) for constants in faster]
+        assert all((more <= less).all() for less, more in pairwise(times))
+        assert domain == 1 or (times[2] < times[0]).any()

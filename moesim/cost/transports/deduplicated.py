@@ -21,7 +21,9 @@ class Deduplicated:
         T = T_0 + \left[(x / \beta_{rdma})^p + (c / (n_{SM} \beta_{SM}))^p + (y / \beta_{nvl})^p\right]^{1/p}
 
     with x the bytes to other NVLink domains (a token once per domain), c the token copies that the SMs handle (once per
-    GPU), and y the NVLink bytes. :math:`T_0` grows with the tokens and their square root, and inside a domain with the
+    GPU), and y the bytes of rows that leave a GPU over NVLink. Wires and SMs work side by side; what the SMs do adds up:
+    inside a domain they also spend time on every copy, as on ``token_bytes`` more, and read or sum every token once, at
+    ``token_bandwidth`` each. :math:`T_0` grows with the tokens and their square root, and inside a domain with the
     bytes of a row and the copies of a token. Constants ``intra_*`` hold inside a domain, ``inter_*`` across; dispatch and combine
     have their own. Balanced routing; a hot rank scales its tokens.
 
@@ -104,7 +106,7 @@ def _inside(leg: ExpertLeg, group: Group, constants: Mapping[str, Numeric]) -> N
     norm = constants.get(f"{name}_norm", constants["norm"])
     header = constants.get(f"{name}_token_bytes", 0.0)
     reached = reached_ranks(leg, group)
-    copies = leg.busy_tokens * (leg.row_bytes + header) * reached
+    copies = leg.busy_tokens * reached
     start: Numeric = constants[f"{name}_base"]
     for term, amount in (
         ("per_copy", reached),
@@ -113,10 +115,10 @@ def _inside(leg: ExpertLeg, group: Group, constants: Mapping[str, Numeric]) -> N
         ("per_sqrt_token", np.sqrt(leg.busy_tokens)),
     ):
         start = start + constants.get(f"{name}_{term}", 0.0) * amount
-    handled = copies / sm_rate(name, constants, sms)
-    nvlink = copies * (1 - 1 / group.per_node) / constants[f"{name}_nvlink_bandwidth"]
     token = leg.busy_tokens * leg.row_bytes / (sms * constants.get(f"{name}_token_bandwidth", np.inf))
-    return start + (handled**norm + nvlink**norm + token**norm) ** (1 / norm)
+    handled = copies * (leg.row_bytes + header) / sm_rate(name, constants, sms) + token
+    nvlink = copies * leg.row_bytes * (1 - 1 / group.per_node) / constants[f"{name}_nvlink_bandwidth"]
+    return start + (handled**norm + nvlink**norm) ** (1 / norm)
 
 
 def sm_rate(name: str, constants: Mapping[str, Numeric], sms: Numeric) -> Numeric:
