@@ -120,7 +120,7 @@ def fitted(
     try:
         from scipy.optimize import least_squares
     except ImportError:
-        raise SpecError.single(what, "", "scipy is not installed", "install moesim[measurements]") from None
+        raise SpecError.single(what, "", "scipy is not installed", "pip install 'moesim[measurements]'") from None
 
     measured = np.asarray(measured, dtype=float)
     if len(measured) < fewest:

@@ -8,7 +8,7 @@ import typer
 
 from moesim.base.errors import SpecError
 from moesim.cli import grammar
-from moesim.cli.varied import apart, lists, sound
+from moesim.cli.varied import apart, lists
 
 HELP = """Set scenarios, or one scenario and its variants, side by side: what each term of the step gains or loses.
 
@@ -47,6 +47,9 @@ def command(
     problems |= {name: grammar.problem_of(name, None, None) for name in names[1:]}
     if fixed:
         problems = {name: problem.with_changes(fixed) for name, problem in problems.items()}
+
+    from moesim.studies.meaning import sound
+
     sound(list(problems.values()), lists(vary), "--vary")
 
     from moesim.report.compare import comparison_table

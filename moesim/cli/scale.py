@@ -8,7 +8,7 @@ import typer
 
 from moesim.base.errors import SpecError
 from moesim.cli import grammar
-from moesim.cli.varied import apart, sound_changes
+from moesim.cli.varied import apart
 
 HELP = """Put a job on several numbers of nodes: step, efficiency, and what binds it at each.
 
@@ -56,8 +56,6 @@ def command(
         )
     grammar.writable(plot=plot, output=output)
     problem = grammar.changed_problem(scenario, model, cluster, changes)
-    sound_changes(problem, others, "--beside")
-
     from moesim.base.errors import did_you_mean
     from moesim.report.scaling import beside_tables
     from moesim.studies.scaling import FIXED

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from moesim.cli import grammar
-from moesim.cli.varied import apart, sound_changes
+from moesim.cli.varied import apart
 
 HELP = """Set a job with something changed or broken beside the job as it stands, term by term.
 
@@ -41,7 +41,6 @@ def command(
         apart(one, "--change")
     grammar.writable(output=output)
     problem = grammar.changed_problem(scenario, model, cluster, changes)
-    sound_changes(problem, [*variants, *({"fault": one} for one in fault or ())], "--change")
 
     from moesim.report.whatif import whatif_table
     from moesim.studies.whatif import whatif

@@ -13,6 +13,7 @@ from moesim.problem import Named, Problem, as_problem
 from moesim.report.estimate import seconds
 from moesim.report.estimate_html import parts
 from moesim.report.html import fragment
+from moesim.report.methods import meaning
 from moesim.report.palette import SHORT_NAMES
 from moesim.result import Estimate
 from moesim.studies.search.space import AUTO, space
@@ -20,6 +21,8 @@ from moesim.workload.strategy import COUNTS, FLAGS
 
 FIELDS = (
     "nodes",
+    "global_batch",
+    "sequence_length",
     "tp",
     "cp",
     "pp",
@@ -36,9 +39,34 @@ FIELDS = (
     "overlap_ep",
 )
 """What the panel changes."""
-NODES = "nodes"
-DOUBLINGS = 4
-"""How often the nodes double or halve, and chunks a rank double."""
+OF_EXPERTS = ("ep", "etp", "transport", "overlap_ep")
+"""What a model without experts has no use for."""
+DOUBLED = {"nodes": 4, "global_batch": 4, "sequence_length": 4}
+"""Numbers of the job, and how often each doubles and halves."""
+MOST_CHUNKS = 8
+"""Largest number of chunks a rank that is offered, unless the scenario has more."""
+LABELS = {
+    "global_batch": "sequences a step",
+    "tp": "tensor parallel (tp)",
+    "cp": "context parallel (cp)",
+    "pp": "pipeline ranks (pp)",
+    "vpp": "chunks a rank (vpp)",
+    "ep": "expert parallel (ep)",
+    "etp": "within experts (etp)",
+    "schedule": "pipeline schedule",
+    "transport": "expert transport",
+    "dp_sharding": "sharding of replicas",
+    "overlap_ep": "overlapped exchange",
+}
+"""What a control is called where that is more than the name of its field."""
+MEANINGS = {
+    "nodes": "nodes of the cluster",
+    "global_batch": "sequences of a step, over all replicas",
+    "sequence_length": "tokens of a sequence",
+}
+"""What the numbers of the job count."""
+PATHS = {"nodes": "cluster.count"}
+"""Where a scenario keeps what a control is not named after."""
 
 
 class Explorer:
@@ -64,10 +92,11 @@ class Explorer:
         self.message = ""
         self._first = {name: _value(problem, name) for name in fields}
         self.controls: dict[str, Any] = {name: self._control(widgets, name) for name in fields}
-        self._page = widgets.HTML(layout=widgets.Layout(flex="1 1 auto", min_width="320px"))
+        self._page = widgets.HTML(layout=widgets.Layout(flex="1 1 480px", min_width="0", margin="0"))
         reset = widgets.Button(description="as it was")
         reset.on_click(lambda _: self.reset())
-        left = widgets.VBox([*self.controls.values(), reset], layout=widgets.Layout(flex="0 0 auto"))
+        column = widgets.Layout(flex="0 1 330px", min_width="0", margin="0 24px 12px 0")
+        left = widgets.VBox([*self.controls.values(), reset], layout=column)
         self.widget = widgets.HBox([left, self._page], layout=widgets.Layout(flex_flow="row wrap"))
         self._show()
 
@@ -86,7 +115,7 @@ class Explorer:
     def changes(self) -> dict[str, Any]:
         """What was chosen, as :meth:`moesim.Problem.with_changes` takes it."""
         return {
-            "cluster.count" if name == NODES else name: list(value) if isinstance(value, tuple) else value
+            PATHS.get(name, name): list(value) if isinstance(value, tuple) else value
             for name, value in self._given.items()
         }
 
@@ -106,7 +135,9 @@ class Explorer:
             if value not in [one for _, one in options]:
                 legal = ", ".join(str(label) for label, _ in options)
                 raise SpecError.single("explore", name, f"'{value}' is not offered", f"one of {legal}")
-        self._given |= wanted
+        assumed = {name for name in self._first if f"strategy.{name}" in self._problem.assumed}
+        moved = {**self._given, **wanted}.items()  # what is put back to what the scenario says is no change
+        self._given = {name: value for name, value in moved if value != self._first[name] or name in assumed}
         self._update()
 
     def reset(self) -> None:
@@ -115,13 +146,21 @@ class Explorer:
         self._update()
 
     def _control(self, widgets: Any, name: str) -> Any:
-        style, value = {"description_width": "9em"}, self._first[name]
+        value = self._first[name]
+        told: dict[str, Any] = {
+            "description": LABELS.get(name, name.replace("_", " ")),
+            "tooltip": MEANINGS.get(name) or meaning(name),
+            "style": {"description_width": "10.5em"},
+            "layout": widgets.Layout(width="auto"),
+            "value": value,
+        }
         if name in FLAGS:
-            control = widgets.Checkbox(value=value, description=name, style=style)
+            told["layout"] = widgets.Layout(width="auto", margin="2px 2px 2px 6em")
+            control = widgets.Checkbox(indent=False, **told)
         else:
-            options = [(word(one), one) for one in _options(self._problem, name, value)]
-            kind = widgets.SelectionSlider if name in (*COUNTS, NODES) else widgets.Dropdown
-            control = kind(options=options, value=value, description=name, style=style)
+            told["options"] = [(_shown(one), one) for one in _options(self._problem, name, value)]
+            kind = widgets.SelectionSlider if name in (*COUNTS, *DOUBLED) else widgets.Dropdown
+            control = kind(**told)
         control.observe(lambda change: self._moved(name, change["new"]), names="value")
         return control
 
@@ -149,10 +188,12 @@ class Explorer:
     def _show(self) -> None:
         lines = self.message.splitlines()
         told = against(self.answer, self.start)
+        if self.changes and not lines:
+            told = f"{changes_in_words(self.changes)}: {told}"
         self._page.value = fragment("explore", refused=lines, told=told, **parts(self.answer))
 
 
-def explore(problem: Named, fields: Sequence[str] = FIELDS) -> Explorer:
+def explore(problem: Named, fields: Sequence[str] | None = None) -> Explorer:
     """Return a panel of sliders that re-estimates as they move.
 
     Parameters
@@ -160,7 +201,8 @@ def explore(problem: Named, fields: Sequence[str] = FIELDS) -> Explorer:
     problem
         A problem, a scenario file, or the name of a shipped scenario.
     fields
-        What can be changed: names of :data:`FIELDS`, or other fields of the strategy with a list of values.
+        What can be changed: names of :data:`FIELDS`, or other fields of the strategy with a list of values. Left out:
+        all of :data:`FIELDS`, without those of the experts where the model has none.
 
     Raises
     ------
@@ -168,11 +210,14 @@ def explore(problem: Named, fields: Sequence[str] = FIELDS) -> Explorer:
         Where ipywidgets is missing, a field has no list of values, or the problem itself is refused.
     """
     _ipywidgets()
-    for name in fields:
-        if name not in (NODES, *AUTO, *FLAGS, *CHOICES):
-            known = dict.fromkeys((NODES, *AUTO, *FLAGS, *CHOICES))
+    known = dict.fromkeys((*DOUBLED, *AUTO, *FLAGS, *CHOICES))
+    for name in fields or ():
+        if name not in known:
             raise SpecError.single("explore", name, "has no list of its values", did_you_mean(name, known))
-    return Explorer(as_problem(problem, "explore"), tuple(dict.fromkeys(fields)))
+    found = as_problem(problem, "explore")
+    if fields is None:
+        fields = [name for name in FIELDS if found.model.moe or name not in OF_EXPERTS]
+    return Explorer(found, tuple(dict.fromkeys(fields)))
 
 
 def against(answer: Estimate, start: Estimate) -> str:
@@ -195,26 +240,33 @@ def _put(control: Any, value: Any) -> None:
     """Show a value, also one that a default of the software brings and nobody offered."""
     options = getattr(control, "options", None)
     if options is not None and value not in [one for _, one in options]:
-        control.options = [*options, (word(value), value)]
+        control.options = [*options, (_shown(value), value)]
     control.value = value
 
 
+def _shown(value: Any) -> str:
+    return f"{value:,}" if isinstance(value, int) else word(value)
+
+
 def _value(problem: Problem, name: str) -> Any:
-    return problem.scenario.cluster.count if name == NODES else getattr(problem.strategy, name)
+    if name == "nodes":
+        return problem.scenario.cluster.count
+    return getattr(problem if name in DOUBLED else problem.strategy, name)
 
 
 def _options(problem: Problem, name: str, value: Any) -> list[Any]:
     """Values of a control, the present one among them."""
     found: Sequence[Any]
-    if name == NODES:
-        found = [value * 2**k for k in range(DOUBLINGS + 1)] + [value // 2**k for k in range(1, DOUBLINGS + 1)]
+    if name in DOUBLED:
+        powers = range(1, DOUBLED[name] + 1)
+        found = [*(value * 2**k for k in powers), *(value // 2**k for k in powers if value % 2**k == 0)]
     elif name == "vpp":
-        found = [2**k for k in range(DOUBLINGS)]
+        chunks = space(problem, {"pp": "auto", "vpp": "auto"}).axes[1].values
+        found = [one for one in chunks if one <= MOST_CHUNKS]
     else:
         found = space(problem, {name: "auto"}).axes[0].values
     unique = dict.fromkeys([*found, value])
-    unique.pop(0, None)
-    return sorted(unique) if name in (*COUNTS, NODES) else list(unique)
+    return sorted(unique) if name in (*COUNTS, *DOUBLED) else list(unique)
 
 
 def _ipywidgets() -> Any:

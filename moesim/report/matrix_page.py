@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from html import escape
 
+from moesim.base.words import counted
 from moesim.matrix.answer import Answer
 from moesim.matrix.bottlenecks import bottlenecks
 from moesim.matrix.cells import Against, Cell, Sample, Way
@@ -32,6 +33,12 @@ section table { border-collapse: collapse; margin: .3rem 0 1rem; }
 section td, section th { border-bottom: 1px solid #ddd; padding: .15rem .6rem; text-align: left; vertical-align: top; }
 section td.number { text-align: right; white-space: nowrap; }
 p.note { color: #555; }
+div.scroll { overflow-x: auto; }
+@media (max-width: 620px) {
+  body { margin: 1rem .7rem; }
+  table.matrix tbody th { white-space: normal; min-width: 7.5rem; font-size: 12px; padding: 0 .4rem 0 0; }
+  section td, section th { padding: .15rem .4rem; }
+}
 """
 
 
@@ -44,6 +51,7 @@ def page(found: Answer) -> str:
     parts = [
         "<!DOCTYPE html>",
         '<html lang="en"><head><meta charset="utf-8">',
+        '<meta name="viewport" content="width=device-width, initial-scale=1">',
         f"<title>{escape(title)}</title><style>{STYLE}</style></head><body>",
         f"<h1>{escape(title)}</h1>",
         f'<p class="note">{escape(_about(found))} Each cell opens its evidence below the table.</p>',
@@ -55,7 +63,7 @@ def page(found: Answer) -> str:
 
 
 def _about(found: Answer) -> str:
-    text = f"{found.matrix.scenarios} scenarios; {LEGEND}."
+    text = f"{counted(found.matrix.scenarios, 'scenario')}; {LEGEND}."
     if found.agreement is not None:
         told = found.agreement
         text += f" Framed cells differ from the published matrix: {told.equal} of {told.cells} are equal."
@@ -74,7 +82,8 @@ def _matrix(found: Answer, published: dict[tuple[str, str], str]) -> str:
             f'<td class="{CLASSES[sign]}" title="the report\'s judgement, not derived">{sign}</td>' for sign in signs
         ]
         rows.append(f"<tr><th><em>{COMPLEXITY} (judged, not derived)</em></th>{''.join(cells)}</tr>")
-    return f'<table class="matrix"><thead><tr><th></th>{heads}</tr></thead><tbody>{"".join(rows)}</tbody></table>'
+    body = f"<thead><tr><th></th>{heads}</tr></thead><tbody>{''.join(rows)}</tbody>"
+    return f'<div class="scroll" id="matrix"><table class="matrix">{body}</table></div>'
 
 
 def _cell(cell: Cell, differs: bool) -> str:
@@ -105,17 +114,17 @@ def _section(cell: Cell, published: str | None) -> str:
     if not cell.possible:
         parts.append("<p>No strategy with the method is legal here.</p>")
     parts += [_way(one, way, row.unit) for one in cell.against for way in one.ways if way.samples]
-    return "\n".join([*parts, "</section>"])
+    return "\n".join([*parts, '<p><a href="#matrix">Back to the matrix</a></p></section>'])
 
 
 def _way(one: Against, way: Way, unit: str) -> str:
-    said = f"{way.vote.sign or 'blank'}, less in {way.vote.less:.0%} and more in {way.vote.more:.0%} of {way.vote.count} scenarios"
+    said = f"{way.vote.sign or 'blank'}, less in {way.vote.less:.0%} and more in {way.vote.more:.0%} of {counted(way.vote.count, 'scenario')}"
     head = f"{way.knob or 'as it is'} against {one.against}: {said}"
     rows = "".join(_sample(sample, unit) for sample in way.samples[:MOST])
     left = len(way.samples) - MOST
     more = f'<p class="note">and {left} more situations</p>' if left > 0 else ""
     columns = "<tr><th>first scenario of</th><th>without</th><th>with</th><th>terms, without and with</th></tr>"
-    return f"<h3>{escape(head)}</h3><table>{columns}{rows}</table>{more}"
+    return f'<h3>{escape(head)}</h3><div class="scroll"><table>{columns}{rows}</table></div>{more}'
 
 
 def _sample(sample: Sample, unit: str) -> str:

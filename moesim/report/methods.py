@@ -84,6 +84,17 @@ def method_rows(strategy: Mapping[str, Any], assumed: Sequence[str]) -> list[Met
     return rows
 
 
+def meaning(name: str) -> str:
+    """What a field says; empty where its name does.
+
+    Examples
+    --------
+    >>> meaning("tp"), meaning("schedule")
+    ('ranks that share each matrix', '')
+    """
+    return DEGREES.get(name) or FIELDS.get(name, "")
+
+
 def _meaning(name: str, value: Any) -> str:
     if name in DEGREES:
         return DEGREES[name]

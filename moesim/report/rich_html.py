@@ -22,7 +22,9 @@ TABLES = {
 """Module below ``moesim.report`` and function that makes the tables, by name of the type."""
 WIDTH = 140
 """Letters of a line."""
-BODY = "<pre style='line-height:1.2;font-family:ui-monospace,monospace;font-size:12px;overflow-x:auto'>{code}</pre>"
+STYLE = "white-space:pre;line-height:1.2;font-family:ui-monospace,monospace;font-size:12px;overflow-x:auto"
+"""Notebooks break the lines of a ``pre`` unless it says otherwise."""
+BODY = f"<pre style='{STYLE}'>{{code}}</pre>"
 
 
 def renderable(found: Any) -> RenderableType:

@@ -12,7 +12,7 @@ import numpy as np
 from moesim.base.errors import SpecError, did_you_mean
 from moesim.cost.plan import Plan
 from moesim.cost.slow import Slow
-from moesim.fabric.faults import KINDS, on_graph, rates_of
+from moesim.fabric.faults import on_graph, rates_of
 from moesim.fabric.graph import MOST_GPUS
 from moesim.fabric.layout import Ints, Layout, Pattern
 from moesim.fabric.network import Network
@@ -25,6 +25,18 @@ PATH = "fault"
 
 NONE = "none"
 """Its value for no fault, the base beside others."""
+
+
+SHAPES = {
+    "nic": (r"node\d+\.rail\d+", "nic:node3.rail5"),
+    "rail": (r"\d+", "rail:5"),
+    "switch": (r"[A-Za-z][\w-]*?\d+(\.\d+)?", "switch:spine0.3"),
+    "link": (r"[A-Za-z][\w-]*?\d+(\.\d+)?-[A-Za-z][\w-]*?\d+(\.\d+)?", "link:leaf0-spine0.3"),
+    "node": (r"\d+", "node:3"),
+    "degrade": (r"[A-Za-z][\w-]*=(?P<share>.+)", "degrade:spine=0.5"),
+    "slow": (r"node\d+=(?P<share>.+)", "slow:node3=0.8"),
+}
+"""How the target of each kind of fault is written, and an example."""
 
 
 @dataclass(frozen=True)
@@ -87,11 +99,8 @@ def faulted(problem: Problem, fault: str) -> Faulted:
     group keep their times and wait in the schedule. A node that is lost stops the job.
     """
     plan = problem.plan()
+    well_formed(fault)
     kind = fault.partition(":")[0]
-    if kind not in (*KINDS, "slow"):
-        raise SpecError.single(
-            f"--fault {fault}", "", f"no kind of fault '{kind}'", did_you_mean(kind, (*KINDS, "slow"))
-        )
     if kind == "slow":
         return _slow_node(problem, plan, fault)
     if on_graph(fault) and problem.machine.num_gpus > MOST_GPUS:
@@ -120,24 +129,39 @@ def with_changes(problem: Problem, changes: Mapping[str, Any], where: str) -> Pr
     return changed if fault == NONE else faulted(changed, fault).problem
 
 
-def _slow_node(problem: Problem, plan: Plan, fault: str) -> Faulted:
-    found = re.fullmatch(r"slow:node(\d+)=(.*)", fault)
+def well_formed(fault: str) -> None:
+    """Refuse what is no fault on any machine: an unknown kind, a target that is not written as one, a share out of range."""
+    kind, colon, target = fault.partition(":")
     where = f"--fault {fault}"
-    if not found:
-        raise SpecError.single(where, "", "is not slow:NODE=SHARE", "write for example slow:node3=0.8")
+    if fault == NONE:
+        return
+    if kind not in SHAPES:
+        raise SpecError.single(where, "", f"no kind of fault '{kind}'", did_you_mean(kind, SHAPES))
+    shape, example = SHAPES[kind]
+    found = re.fullmatch(shape, target) if colon else None
+    if found is None:
+        raise SpecError.single(where, "", f"'{target}' is no target of {kind}", f"write for example {example}")
+    share = found.groupdict().get("share", "1")
+    if not 0 < _number(share) <= 1:
+        raise SpecError.single(where, "", f"'{share}' is not a share", f"more than 0 and at most 1: {example}")
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return 0.0
+
+
+def _slow_node(problem: Problem, plan: Plan, fault: str) -> Faulted:
+    node, _, share = fault.removeprefix("slow:node").partition("=")
     machine = problem.machine
     nodes = -(-machine.num_gpus // machine.gpus_per_node)
-    if int(found[1]) >= nodes:
-        raise SpecError.single(where, "", f"no node {found[1]}", f"node0 to node{nodes - 1}")
-    try:
-        share = float(found[2])
-    except ValueError:
-        share = 0.0
-    if not 0 < share <= 1:
-        raise SpecError.single(where, "", f"'{found[2]}' is not a share", "more than 0 and at most 1")
-    first = int(found[1]) * machine.gpus_per_node
+    if int(node) >= nodes:
+        raise SpecError.single(f"--fault {fault}", "", f"no node {node}", f"node0 to node{nodes - 1}")
+    first = int(node) * machine.gpus_per_node
     stages = _stages(plan, np.arange(first, min(first + machine.gpus_per_node, machine.num_gpus)))
-    return Faulted(fault, replace(problem, slow=Slow(stages, compute=share)), (), stages)
+    return Faulted(fault, replace(problem, slow=Slow(stages, compute=float(share))), (), stages)
 
 
 def _stopped(network: Network, problem: Problem) -> SpecError:

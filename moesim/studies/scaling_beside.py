@@ -11,6 +11,7 @@ from moesim.base.errors import SpecError
 from moesim.base.words import changes_in_words
 from moesim.problem import Problem
 from moesim.result import Estimate
+from moesim.studies.meaning import sound_changes
 from moesim.studies.scaling import Point, scaled
 
 
@@ -110,8 +111,9 @@ def scaled_beside(
     Raises
     ------
     SpecError
-        Where the job as it stands runs on none of the sizes, or the changes cannot be made.
+        Where the job as it stands runs on none of the sizes, or a change has no meaning whatever the sizes are.
     """
+    sound_changes(problem, others, "--beside")
     ways = [Way({}, scaled(problem, nodes, fixed).points)]
     for changes in others:
         try:

@@ -20,6 +20,7 @@ from moesim.spec.overrides import COMM_SMS, HARDWARE_PREFIXES
 from moesim.spec.scenario import ScenarioSpec
 from moesim.studies.faults import PATH, with_changes
 from moesim.studies.knees import Curve, curve, plain_value
+from moesim.studies.meaning import sound
 from moesim.studies.search.space import Vary, space
 
 MOST = 20_000
@@ -192,7 +193,8 @@ def sweep(
     Raises
     ------
     SpecError
-        For an unknown path or objective, a grid that is too large, and where nothing of it can be estimated.
+        For an unknown path or objective, a value that has no meaning whatever the others are, a grid that is too large,
+        and where nothing of it can be estimated. What is only illegal beside the others is a row that is refused.
     """
     problem = as_problem(problem, "sweep")
     checked.axes("sweep", vary)
@@ -203,6 +205,9 @@ def sweep(
     if total > MOST:
         what = f"{total:,} combinations, and a sweep estimates {MOST:,} at most"
         raise SpecError.single("--vary", "", what, "vary less, or ask moesim search")
+    auto = {path.removeprefix("strategy.") for path, values in vary.items() if values == "auto"}
+    told = {path: [_changed(value) for value in values] for path, values in axes.items() if path not in auto}
+    sound([problem], told, "--vary")
     rows: list[Row] = []
     issues: dict[Issue, None] = {}
     try:
@@ -242,20 +247,36 @@ def _axes(problem: Problem, vary: Vary) -> dict[str, tuple[Any, ...]]:
         elif not values:
             problems.add(f"--vary {path}", "", "has no values", f"write for example --vary {path}=1,2,4")
         else:
-            found[name] = read[name] if values == "auto" else tuple(dict.fromkeys(values))
+            found[name] = read[name] if values == "auto" else _distinct(path, values, problems)
     problems.raise_if_any()
     return found
+
+
+def _distinct(path: str, values: Sequence[Any], problems: Collector) -> tuple[Any, ...]:
+    """Values, each once; a list of names is one value."""
+    found: dict[Any, None] = {}
+    for value in values:
+        try:
+            found[tuple(value) if isinstance(value, list) else value] = None
+        except TypeError:
+            problems.add(f"--vary {path}", "", f"{value!r} is no value", "write a number, a name, or a list of names")
+    return tuple(found)
 
 
 def _rows(problem: Problem, axes: Mapping[str, tuple[Any, ...]]) -> Iterator[tuple[Row, tuple[Issue, ...]]]:
     for values in itertools.product(*axes.values()):
         case = dict(zip(axes, values, strict=True))
-        changes = {path: list(value) if isinstance(value, tuple) else value for path, value in case.items()}
+        changes = {path: _changed(value) for path, value in case.items()}
         try:
             yield Row(case, estimate(with_changes(problem, changes, "--vary"))), ()
         except SpecError as error:
             rules = [issue.what.rpartition(" [")[2].rstrip("]") for issue in error.issues if issue.what.endswith("]")]
             yield Row(case, None, tuple(str(issue) for issue in error.issues), tuple(rules)), error.issues
+
+
+def _changed(value: Any) -> Any:
+    """A value as :meth:`moesim.Problem.with_changes` takes it."""
+    return list(value) if isinstance(value, tuple) else value
 
 
 def _place(row: Row, score: Callable[[Estimate], float]) -> tuple[int, float]:

@@ -60,6 +60,7 @@ def trace_calibration(
     source = ", ".join(dict.fromkeys(Path(work.table.source).name for work in works))
     made: list[Overlay] = []
     refused: dict[str, str] = {}
+    fixes: dict[str, str] = {}
     for kind in kinds:
         try:
             if kind == "collectives":
@@ -68,11 +69,9 @@ def trace_calibration(
                 made.append(_kernels(kind, samples[kind], gpu, command, source))
         except SpecError as error:
             refused[kind] = "; ".join(str(issue.what) for issue in error.issues)
+            fixes[kind] = error.issues[0].fix or "give traces with shapes (record_shapes=True)"
     if not made:
-        raise SpecError(
-            SpecError.single(kind, "", what, "give traces with shapes (record_shapes=True)").issues[0]
-            for kind, what in refused.items()
-        )
+        raise SpecError(SpecError.single(kind, "", what, fixes[kind]).issues[0] for kind, what in refused.items())
     return TraceCalibration(tuple(made), refused)
 
 
@@ -90,7 +89,7 @@ def _kernels(kind: str, samples: Samples, gpu: str, command: str, source: str) -
         try:
             made = calibrate(FAMILIES[kind], gpu, str(path), command).overlay
         except SpecError as error:
-            raise SpecError.single(source, "", f"{error.issues[0].what}{told}", "") from None
+            raise SpecError.single(source, "", f"{error.issues[0].what}{told}", error.issues[0].fix) from None
     dropped = {**made.dropped, **{f"kernels: {reason}": count for reason, count in samples.dropped.items()}}
     note = f"Rows are shapes, each the median of its kernels: {samples.read:,} kernels in all. {made.note}".strip()
     return replace(made, source=source, dropped=dropped, note=note)

@@ -12,6 +12,7 @@ from moesim.base.errors import SpecError
 from moesim.problem import Named, as_problem
 from moesim.studies.compare import Case, Comparison, comparison
 from moesim.studies.faults import PATH, Faulted, faulted
+from moesim.studies.meaning import sound_changes
 
 
 @dataclass(frozen=True, repr=False)
@@ -100,6 +101,7 @@ def whatif(
     variants = [dict(one) for one in changes] + [{PATH: fault} for fault in faults]
     if not variants or not all(variants):
         raise SpecError.single("", "", "nothing changes", "give --change PATH=VALUE or --fault KIND:TARGET")
+    sound_changes(problem, variants, "--change")
     paths = [path for one in variants for path in one]
     together = len(variants) > 1 and len(paths) == len(set(paths))
     if together:

@@ -231,7 +231,7 @@ def needs_chunks(name: str, needed: int, vpp: int, source: str) -> Iterable[Viol
     """Rule of the schedules that run a fixed number of chunks a rank."""
     if vpp != needed:
         chunks = "one chunk" if needed == 1 else f"{needed} chunks"
-        yield Violation(f"{name}-vpp", f"{name} runs {chunks} a rank, not vpp={vpp}", f"vpp={needed}", source)
+        yield Violation(f"{name}-vpp", f"schedule {name} runs {chunks} a rank, not vpp={vpp}", f"vpp={needed}", source)
 
 
 def needs_ranks(name: str, least: int, pp: int, source: str) -> Iterable[Violation]:

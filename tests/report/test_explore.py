@@ -35,6 +35,8 @@ def test_it_starts_as_the_problem_is(panel, small):
         ("transport", "deepep", {"transport": "deepep"}),
         ("precision", "fp8-blockwise", {"precision": "fp8-blockwise"}),
         ("nodes", 16, {"cluster.count": 16}),
+        ("sequence_length", 4096, {"sequence_length": 4096}),
+        ("global_batch", 256, {"global_batch": 256}),
     ],
 )
 def test_a_control_re_estimates(panel, small, name, value, changes):
@@ -59,6 +61,37 @@ def test_what_is_illegal_is_said_and_the_last_answer_stays(panel):
     assert panel.message == ""
     assert "Refused:" not in panel.html
     assert (panel.answer.strategy["pp"], panel.answer.strategy["ep"]) == (1, 32)
+
+
+def test_what_is_put_back_is_no_change(panel, small):
+    first = panel.controls["ep"].value
+    panel.controls["ep"].value = 4
+    assert "ep=4: " in panel.html
+    panel.controls["ep"].value = first
+    assert panel.changes == {}
+    assert "As it was given." in panel.html
+
+
+def test_controls_are_named_in_words_and_shrink_with_their_column(panel):
+    named = {name: control.description for name, control in panel.controls.items()}
+    assert not [name for name in named.values() if "_" in name]
+    assert named["tp"] == "tensor parallel (tp)"
+    assert panel.controls["tp"].tooltip == "ranks that share each matrix"
+    column, page = panel.widget.children
+    assert {one.layout.width for one in column.children[:-1]} == {"auto"}
+    assert (page.layout.flex, page.layout.min_width) == ("1 1 480px", "0")
+
+
+def test_a_model_without_experts_has_no_controls_for_them():
+    panel = explore("mb25.11-027")
+    assert not {"ep", "etp", "transport", "overlap_ep"} & set(panel.controls)
+    assert "ep" in explore("mb25.11-027", fields=("ep", "tp")).controls
+
+
+def test_chunks_are_those_that_some_number_of_ranks_allows(panel):
+    chunks = [value for _, value in panel.controls["vpp"].options]
+    assert set(chunks) > {1, 2}
+    assert max(chunks) <= 8
 
 
 def test_what_nobody_touched_follows_the_software(panel):

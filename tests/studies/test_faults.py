@@ -108,7 +108,12 @@ def test_faults_are_compared(problem, healthy):
         ("node:40", "no node '40'"),
         ("slow:node40=0.5", "no node 40; node0 to node31"),
         ("slow:node4=2", "'2' is not a share"),
-        ("slow:4=0.2", "is not slow:NODE=SHARE"),
+        ("slow:4=0.2", "'4=0.2' is no target of slow; write for example slow:node3=0.8"),
+        ("nic", "'' is no target of nic; write for example nic:node3.rail5"),
+        ("rail:x", "'x' is no target of rail"),
+        ("link:leaf0", "'leaf0' is no target of link"),
+        ("degrade:spine", "'spine' is no target of degrade"),
+        ("degrade:spine=nan", "'nan' is not a share"),
         ("degrade:spin=0.2", "no tier 'spin'; did you mean 'spine'"),
     ],
 )

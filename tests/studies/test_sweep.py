@@ -145,3 +145,32 @@ def test_values_without_an_order_have_no_knee():
     found = curve("schedule", ["a", "b", "c"], [2.0, 1.0, 1.01], [{}] * 3)
     assert (found.optimum, found.plateau, found.knees) == ("b", ("b", "c"), ())
     assert number("interleaved-1f1b") is None
+
+
+@pytest.mark.parametrize(
+    ("vary", "words"),
+    [
+        ({"ep": [8, "x"]}, "--vary ep: must be a valid integer, not 'x'"),
+        ({"ep": [8, {}]}, "--vary ep: {} is no value"),
+        ({"eq": [8]}, "did you mean"),
+        ({"schedule": ["1f1b", "1f1bb"]}, "no pipeline schedule '1f1bb'"),
+        ({"gpu.memory_bandwidth": ["3 TB/s", "3 apples"]}, "'3 apples' is not a bandwidth"),
+        ({"fault": ["none", "nix:3"]}, "--fault nix:3: no kind of fault 'nix'"),
+        ({"fault": ["none", "nic:node3"]}, "--fault nic:node3: 'node3' is no target of nic"),
+        ({"fault": ["none", "slow:node0=2"]}, "'2' is not a share"),
+    ],
+)
+def test_a_value_without_meaning_is_refused_beside_good_ones(small, vary, words):
+    with pytest.raises(SpecError) as error:
+        sweep(small, vary)
+    assert words in str(error.value)
+
+
+def test_what_is_illegal_beside_the_others_is_a_row(small):
+    found = sweep(small, {"ep": [4, 3], "fault": ["none", "rail:99"]})
+    assert [row.state for row in found.rows].count("refused") == 3
+
+
+def test_a_list_of_names_is_one_value(small):
+    found = sweep(small, {"recompute": [["full"], [], ["full"]]})
+    assert {row.case["recompute"] for row in found.rows} == {("full",), ()}

@@ -22,7 +22,7 @@ from moesim.studies.search.jobs import Job, Price, jobs
 from moesim.studies.search.pool import Plan
 from moesim.studies.search.ranking import Aim, Ranked, Ranking, aim
 from moesim.studies.search.space import Vary
-from moesim.studies.search.spread import elsewhere
+from moesim.studies.search.spread import elsewhere, knock
 from moesim.studies.search.tasks import Done, Part, Task, Worker, pieces
 
 ADDRESS = re.compile(r"((tcp|tls|wss?)://)?([^\s/:\[\]]+|\[[0-9a-fA-F:]+\]):(?P<port>[1-9]\d{0,4})")
@@ -81,6 +81,8 @@ def search(
     _check(problem, workers, scheduler)
     found = jobs(problem, vary, price)
     wanted = aim(found, pareto or (objective,), top, "--pareto" if pareto else "--objective")
+    if scheduler is not None:
+        knock(scheduler)
     run = _Run(found, wanted, progress)
     with ExitStack() as stack:
         try:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import pickle
 import signal
+import socket
+import ssl
 import warnings
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from moesim.base.errors import SpecError
+from moesim.base.errors import Collector, SpecError
 from moesim.studies.search.jobs import Job
 from moesim.studies.search.tasks import Done, Task, work_apart
 
@@ -18,8 +21,18 @@ if TYPE_CHECKING:
 
 AHEAD = 2
 """Tasks for each thread of a cluster that are under way: one that it works on and one that waits beside it."""
-PATIENCE = "20s"
+PATIENCE = "10s"
 """How long a scheduler may take to answer."""
+KNOCK = 5.0
+"""How long its machine may take to accept a connection. [s]"""
+ENCRYPTED = ("tls", "wss")
+"""Protocols that need certificates."""
+CERTIFICATES = {
+    "tls_ca_file": "DASK_DISTRIBUTED__COMM__TLS__CA_FILE",
+    "tls_client_cert": "DASK_DISTRIBUTED__COMM__TLS__CLIENT__CERT",
+    "tls_client_key": "DASK_DISTRIBUTED__COMM__TLS__CLIENT__KEY",
+}
+"""What Dask calls the files of a client, and the variables of the environment that name them."""
 
 
 def elsewhere(jobs: tuple[Job, ...], tasks: Iterator[Task], workers: int, scheduler: str | None) -> Generator[Done]:
@@ -96,15 +109,52 @@ def on_cluster(jobs: tuple[Job, ...], tasks: Iterator[Task], scheduler: str) -> 
             fill()
 
 
-def _client(scheduler: str) -> Client:
-    """A client of a scheduler; a `SpecError` where there is none, or no Dask."""
+def knock(scheduler: str) -> None:
+    """Refuse an address at which nobody listens, or that takes certificates that are not there, before anything is done."""
     try:
-        from distributed import Client
+        from distributed import Security
     except ImportError:
         raise SpecError.single("--scheduler", "", "needs Dask", "pip install 'moesim[cluster]'") from None
+    protocol, _, place = scheduler.rpartition("://")
+    if protocol in ENCRYPTED:
+        files = {name: getattr(Security(), name) for name in CERTIFICATES}
+        problems = Collector()
+        for name, variable in CERTIFICATES.items():
+            if files[name] is None and name != "tls_client_key":  # which the file of the certificate may hold too
+                problems.add(
+                    "--scheduler", "", f"{protocol}:// takes certificates, and Dask has no {name}", f"set {variable}"
+                )
+            elif files[name] is not None and "\n" not in files[name] and not Path(files[name]).is_file():
+                problems.add("--scheduler", "", f"{name}: there is no file '{files[name]}'", f"set {variable}")
+        problems.raise_if_any()
+    host, _, port = place.rpartition(":")
+    try:
+        with socket.create_connection((host.strip("[]"), int(port)), KNOCK) as opened:
+            if protocol in ("", "tcp", "tls"):
+                _hear(Security().get_connection_args("client")["ssl_context"] if protocol == "tls" else None, opened)
+    except (OSError, ValueError) as error:
+        raise _silent(scheduler, error) from None
+
+
+def _hear(context: ssl.SSLContext | None, opened: socket.socket) -> None:
+    """Wait for a scheduler's greeting: it speaks first, and a client that finds none takes minutes to give up."""
+    if context is not None:
+        opened = context.wrap_socket(opened)
+    if not opened.recv(1):
+        raise OSError("the connection was closed")
+
+
+def _silent(scheduler: str, error: Exception) -> SpecError:
+    what = f"no Dask scheduler answers at '{scheduler}' ({error})"
+    return SpecError.single("--scheduler", "", what, "write for example --scheduler tcp://login1:8786")
+
+
+def _client(scheduler: str) -> Client:
+    """A client of a scheduler; a `SpecError` where what listens there is none."""
+    from distributed import Client
+
     try:
         client: Client = Client(scheduler, timeout=PATIENCE, set_as_default=False)
-    except (OSError, ValueError) as error:
-        what = f"no Dask scheduler answers at '{scheduler}' ({error})"
-        raise SpecError.single("--scheduler", "", what, "write for example --scheduler tcp://login1:8786") from None
+    except (OSError, ValueError, TypeError) as error:
+        raise _silent(scheduler, error) from None
     return client

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import sys
 
 import pytest
@@ -10,7 +11,6 @@ from moesim.base.errors import SpecError
 from moesim.studies.search.answer import Progress
 from moesim.studies.search.ranking import Aim, Ranking
 from moesim.studies.search.search import search
-from moesim.studies.search.spread import on_cluster
 from moesim.studies.search.tasks import Task, Worker, pieces
 
 AIMS = [{}, {"objective": "memory"}, {"pareto": ("step", "memory")}, {"objective": "tokens-per-dollar", "price": 2.5}]
@@ -100,17 +100,49 @@ def test_errors_of_a_part_arrive(cluster, tiny, vary, fine, monkeypatch):
         search(tiny, vary, scheduler=cluster.scheduler_address)
 
 
-def test_a_scheduler_that_does_not_answer(tiny, vary, monkeypatch):
+@pytest.fixture
+def silent():
+    """The port of a program that listens and says nothing."""
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        found.listen()
+        yield found.getsockname()[1]
+
+
+def test_a_scheduler_that_does_not_answer(tiny, vary):
     pytest.importorskip("distributed")
-    monkeypatch.setattr("moesim.studies.search.spread.PATIENCE", "0.2s")
     with pytest.raises(SpecError, match=r"--scheduler: no Dask scheduler answers at 'tcp://127\.0\.0\.1:9'"):
         search(tiny, vary, scheduler="tcp://127.0.0.1:9")
 
 
-def test_without_dask_the_extra_is_named(monkeypatch):
+def test_what_listens_and_is_no_scheduler_is_found_out_soon(tiny, vary, silent, monkeypatch):
+    pytest.importorskip("distributed")
+    monkeypatch.setattr("moesim.studies.search.spread.KNOCK", 0.3)
+    with pytest.raises(SpecError, match=f"--scheduler: no Dask scheduler answers at '127.0.0.1:{silent}'"):
+        search(tiny, vary, scheduler=f"127.0.0.1:{silent}")
+
+
+def test_an_encrypted_address_takes_certificates(tiny, vary, tmp_path):
+    dask = pytest.importorskip("dask")
+    pytest.importorskip("distributed")
+    with pytest.raises(SpecError) as error:
+        search(tiny, vary, scheduler="tls://127.0.0.1:9")
+    assert [issue.fix.removeprefix("set DASK_DISTRIBUTED__COMM__TLS__") for issue in error.value.issues] == [
+        "CA_FILE",
+        "CLIENT__CERT",
+    ]
+    there, gone = tmp_path / "ca.pem", str(tmp_path / "gone.pem")
+    there.touch()
+    told = {"distributed.comm.tls.ca-file": str(there), "distributed.comm.tls.client.cert": gone}
+    with dask.config.set(told), pytest.raises(SpecError) as error:
+        search(tiny, vary, scheduler="tls://127.0.0.1:9")
+    assert [issue.what for issue in error.value.issues] == [f"tls_client_cert: there is no file '{gone}'"]
+
+
+def test_without_dask_the_extra_is_named(tiny, vary, monkeypatch):
     monkeypatch.setitem(sys.modules, "distributed", None)
     with pytest.raises(SpecError, match=r"--scheduler: needs Dask; pip install 'moesim\[cluster\]'"):
-        next(on_cluster((), iter(()), "tcp://127.0.0.1:9"))
+        search(tiny, vary, scheduler="tcp://127.0.0.1:9")
 
 
 @pytest.mark.parametrize(
