@@ -86,8 +86,7 @@ def estimate(problem: Named, strategy: Strategy | None = None, measured_s: float
         busy_s=busy_seconds(times.graph, first),
         sustained_clock=float(np.ravel(plan_blocks(plan).clock)[0]) if plan.machine.gpu.power else None,
         breakdown_s=seconds,
-        # what kernels lose to gathers is spread over all of them, so that a hidden leg may take some of it off the path
-        exposed_s={name: max(step_time - without, 0.0) for name, without in zip(CLASSES, exposed, strict=True)},
+        exposed_s={name: step_time - without for name, without in zip(CLASSES, exposed, strict=True)},
         low_s=spread.low_s,
         high_s=spread.high_s,
         interval=spread,

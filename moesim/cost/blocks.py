@@ -23,7 +23,7 @@ from moesim.cost.stage import (
     sequential,
     two_batches,
 )
-from moesim.workload.accumulation import added_gradients
+from moesim.workload.accumulation import added_gradients, staged_gradients
 from moesim.workload.adapting import adapted_block, frozen_block
 from moesim.workload.embedding import embedding_block, head_block, mtp_block
 from moesim.workload.gathering import sharded_block, unhidden
@@ -254,21 +254,24 @@ def _priced(
     strategy = plan.strategy
     plain = frozenset(op.name for op in block.forward + block.backward)
     block, trained = _adapted(plan, block, params, layer)
-    slowdown = plan.machine.runtime.grad_add
-    if slowdown is not None and not plan.sharding.gradients:
+    runtime, grad_bytes = plan.machine.runtime, plan.state_types.grad
+    if plan.sharding.gradients:
+        aside = runtime.grad_bucket and strategy.overlap_grad_reduce
+        block = staged_gradients(block, trained.total, grad_bytes, aside)
+    elif runtime.grad_add is not None:
         halves = 2 if strategy.two_batch_overlap else 1
-        block = added_gradients(block, plan.state_types.grad, slowdown, halves, strategy.expert_waves)
+        block = added_gradients(block, grad_bytes, runtime.grad_add, halves, strategy.expert_waves)
     added = frozenset(op.name for op in block.forward + block.backward) - plain
     kept = recomputed(block, plan.recompute) if recompute and plan.recompute else block
     split = sharded_block(
         kept,
         plan.gathered_bytes(params, trained),
-        trained.weighted(plan.state_types.grad, plan.state_types.grad),
+        trained.weighted(grad_bytes, grad_bytes),
         plan.sharding,
         strategy.reshard_after_forward,
         strategy.overlap_grad_reduce,
     )
-    if plan.machine.runtime.blocking_gathers:
+    if runtime.blocking_gathers:
         split = unhidden(split)
     return PricedBlock(split, block, params, trained, plan, scale, added)
 

@@ -355,6 +355,7 @@ def build_runtime(software: SoftwareSpec) -> Runtime:
         main_param_remainders=runtime.main_param_remainders.value,
         local_accumulation=runtime.grad_accumulation.value == "local",
         grad_add=_grad_add(software),
+        grad_bucket=_on(runtime.grad_bucket),
         whole_reduction=_on(runtime.whole_reduction),
         bf16_layers=int(runtime.bf16_layers.value),
         max_live_params=live.value if (live := software.constants.get("max_live_parameters")) else None,

@@ -197,7 +197,8 @@ class Runtime:
     state costs for each rank beside its transfer. [s] ``sequence_copies``: what tensor-parallel gathers bring and scatters take is copied, as collectives only know the first
     dimension. ``main_param_remainders``: main weights hold only the bits that BF16 weights lack. ``local_accumulation``:
     gradients of several micro-batches are added before they are reduced. ``grad_add``: gradients are added into their
-    buffer by kernels that take so many times longer than plain ones; None where the GEMM adds them. ``whole_reduction``:
+    buffer by kernels that take so many times longer than plain ones; None where the GEMM adds them. ``grad_bucket``: those
+    that are split go through a bucket of the runtime, beside what computes. ``whole_reduction``:
     gradients of a sharded optimizer are all-reduced, not scattered. ``bf16_layers``: layers at each end of the model that
     keep BF16 GEMMs. ``max_live_params``: parameters that sharded training gathers at a time, where not a whole layer.
     """
@@ -210,6 +211,7 @@ class Runtime:
     main_param_remainders: bool = False
     local_accumulation: bool = False
     grad_add: float | None = None
+    grad_bucket: bool = False
     whole_reduction: bool = False
     bf16_layers: int = 0
     max_live_params: float | None = None

@@ -300,15 +300,19 @@ def _workspace(plan: Plan, blocks: Blocks) -> Numeric:
 
 
 def _unsharded(plan: Plan, blocks: Blocks) -> Numeric:
-    """Whole weights of the block that runs and of the one gathered ahead, and the gradient before it is split. [B]"""
-    sharding, types = plan.sharding, plan.state_types
+    """Whole weights of the block that runs and of the one gathered ahead, and its gradients before they are split. [B]
+
+    Gradients stand there in BF16, and again as the input of their reduction; a bucket for the latter is the runtime's.
+    """
+    sharding = plan.sharding
+    grad = 2.0 + (0.0 if plan.machine.runtime.grad_bucket else plan.state_types.grad)
     live = plan.machine.runtime.max_live_params
     weights: Numeric = 0.0
     gradients: Numeric = 0.0
     for priced in blocks.values():
         share = 1.0 if live is None else np.minimum(1.0, live / priced.params.total)
         weights = np.maximum(weights, share * plan.gathered_bytes(priced.params, priced.trained).total)
-        gradients = np.maximum(gradients, share * types.grad * priced.trained.total)
+        gradients = np.maximum(gradients, share * grad * priced.trained.total)
     held = 2.0 * weights if sharding.weights else 0.0
     if sharding.weights and not plan.strategy.reshard_after_forward:
         whole = (plan.gathered_bytes(*both).total for both in zip(plan.params, plan.trained, strict=True))

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from moesim.base.numeric import Numeric, first
 from moesim.cost.blocks import Blocks, PricedBlock, chunk_blocks, host_times, plan_blocks, repriced
 from moesim.cost.collectives import collective_time
+from moesim.cost.exchanges import Place, behind, carried, windows
 from moesim.cost.machine import Group
 from moesim.cost.offload import offloaded_bytes, offloads, optimizer_parts, stall
 from moesim.cost.plan import Plan
@@ -109,68 +110,78 @@ def step_times(plan: Plan, blocks: Blocks, keep: Keep | None = None) -> StepTime
 
     copies = offloads(plan)
     moved = offloaded_bytes(plan, blocks) if copies else (0.0,) * graph.num_stages
-    same: dict[tuple[str, int], Numeric] = {}
+    beside_chunk = windows(graph)
+    same: dict[tuple[str, int, ChunkKey], tuple[Numeric, Numeric]] = {}
+    exchanges: dict[Place, tuple[Numeric, Numeric]] = {}  # what is left of each, and what hides
 
     def put(row: int, seconds: Numeric, parts: Parts) -> None:
         durations[row] = seconds
         parts_of[row] = parts
 
-    def cover(kind: str, stage: int) -> Numeric:
-        """Time of a chunk with its copies that a reduction or gathering can hide beside: where it needs the NIC, its idle time."""
-        left, seconds = chunks.left(kind, stage, plan.replica_group), chunks.single(kind, stage).seconds
-        return left + stall(plan, moved[stage], seconds) if copies and kind != "W" else left
+    def wait(place: Place) -> Numeric:
+        """What is left of the copies of a chunk when it is done."""
+        if not copies or place[0] == "W":
+            return 0.0
+        stages = (place[1],) if isinstance(place[1], int) else place[1]
+        copied: Numeric = np.max(np.broadcast_arrays(*(moved[stage] for stage in stages)), axis=0)
+        return stall(plan, copied, chunks.of(place).seconds, both_ways=len(stages) > 1)
 
-    def reduction(stage: int) -> Numeric:
+    def exposed(place: Place, seconds: Numeric, pieces: Numeric) -> Numeric:
+        """What is left of a reduction or gathering: it hides where its chunk leaves it the NIC, and beside copies."""
+        window = beside_chunk[place]
+        cover = chunks.left(*window, plan.replica_group) + wait(window)
+        return behind(seconds, cover, pieces, plan.gather_share(window[0]))
+
+    def reduction(stage: int) -> tuple[Numeric, Numeric]:
         seconds = stage_reduction_time(plan, stage)
         if not plan.strategy.overlap_grad_reduce or plan.strategy.stale_gradients:
-            return seconds
-        last = "W" if ("W", stage) in graph.rows else "BW"
+            return seconds, seconds
         buckets = sum(gradient_buckets(plan, plan.trained[stage]).values(), 0.0)
         pieces = _layers(plan.stages[stage]) if plan.strategy.grad_bucket_bytes is None else buckets
-        return _behind(seconds, cover(last, stage), pieces, plan.gather_share(last))
+        return seconds, exposed(("reduce", stage), seconds, pieces)
 
-    def gathering(stage: int) -> Numeric:
+    def gathering(stage: int) -> tuple[Numeric, Numeric]:
         seconds = parameter_gather_time(plan, plan.trained[stage])
         if not plan.strategy.overlap_param_gather:
-            return seconds
-        return _behind(seconds, cover("F", stage), _layers(plan.stages[stage]), plan.gather_share("F"))
+            return seconds, seconds
+        return seconds, exposed(("gather", stage), seconds, _layers(plan.stages[stage]))
 
-    def exchange(row: int, kind: str, stage: int, time: Callable[[int], Numeric]) -> None:
-        key = (kind, plan.alike[stage])
+    def exchange(place: Place, stage: int, time: Callable[[int], tuple[Numeric, Numeric]]) -> None:
+        key = (place[0], plan.alike[stage], chunks.key(beside_chunk[place]))
         if key not in same:
-            same[key] = time(stage) * keep.get("dp", 1.0)
-        put(row, same[key], partial(_firsts, {"dp": same[key]}))
+            whole, left = time(stage)
+            shown = keep.get("dp", 1.0)
+            same[key] = left * shown, np.maximum(whole - left, 0.0) * shown
+        exchanges[place] = same[key]
 
-    for (kind, where), row in graph.rows.items():
-        match kind, where:
-            case "F" | "BW" | "B" | "W", int():
-                chunk = chunks.single(kind, where)
-                copied = moved[where] if kind != "W" else 0.0
-                wait = stall(plan, copied, chunk.seconds) if copies else 0.0
-                put(row, *_with_sends(plan, chunk, [_outgoing(kind, where, sends)], wait))
+    for place, row in graph.rows.items():
+        match place:
+            case "F" | "BW" | "B" | "W" as kind, int(stage):
+                put(row, *_with_sends(plan, chunks.of(place), [_outgoing(kind, stage, sends)], wait(place)))
             case "OV", (int(forward), int(backward)):
-                chunk = chunks.merged(forward, backward)
                 outgoing = [_outgoing("F", forward, sends), _outgoing("BW", backward, sends)]
-                copied = np.maximum(moved[forward], moved[backward]) if copies else 0.0
-                wait = stall(plan, copied, chunk.seconds, both_ways=True) if copies else 0.0
-                put(row, *_with_sends(plan, chunk, outgoing, wait))
-            case "reduce", int():
-                exchange(row, kind, where, reduction)
-            case "gather", int():
-                exchange(row, kind, where, gathering)
-            case "optimizer", int():
-                steps = [update_parts(plan, where)]
-                steps += [optimizer_parts(plan, where)] if plan.strategy.optimizer_offload else []
+                put(row, *_with_sends(plan, chunks.of(place), outgoing, wait(place)))
+            case "reduce", int(stage):
+                exchange(place, stage, reduction)
+            case "gather", int(stage):
+                exchange(place, stage, gathering)
+            case "optimizer", int(rank):
+                steps = [update_parts(plan, rank)]
+                steps += [optimizer_parts(plan, rank)] if plan.strategy.optimizer_offload else []
                 parts = {
                     name: sum((step[name] for step in steps if name in step), 0.0) * keep.get(name, 1.0)
                     for name in ("optimizer", "dp", "pcie")
                 }
                 put(row, sum(parts.values(), 0.0), partial(_firsts, parts))
             case _:
-                raise ValueError(f"no price for a task {kind} of {where}")
+                raise ValueError(f"no price for a task {place[0]} of {place[1]}")
+    longer = dict(carried(graph, plan.strategy.stale_gradients))
+    for place, (left, _) in exchanges.items():
+        seconds = left + exchanges[longer[place]][1] if place in longer else left
+        put(graph.rows[place], seconds, partial(_firsts, {"dp": seconds}))
     if plan.strategy.overlap_p2p:
         for stage, send in enumerate(sends):
-            busy, window = chunks.busy("F", stage), chunks.single("F", stage).seconds
+            busy, window = chunks.busy("F", stage), _as_it_is(chunks.of(("F", stage)).seconds, keep)
             delays[1 + stage] = beside(send, busy * (plan.boundary_crosses_nodes(stage) > 0), window)
     return StepTimes(graph, durations, delays, parts_of)
 
@@ -192,20 +203,34 @@ def _with_slow_ranks(plan: Plan, slow: Slow, blocks: Blocks, keep: Keep | None) 
     return StepTimes(healthy.graph, durations, delays, parts)
 
 
+ChunkKey = tuple[str, int, int]
+"""Kind of a chunk, and the first stages of the composition of its forward or backward, and of the backward of a pair."""
+
+
 class _Chunks:
     """Chunk times, priced once per distinct composition."""
 
     def __init__(self, plan: Plan, blocks: Blocks, keep: Keep) -> None:
         self._plan, self._blocks, self._keep = plan, blocks, keep
         self._keys = plan.alike
-        self._known: dict[tuple[str, int, int], ChunkTime] = {}
+        self._known: dict[ChunkKey, ChunkTime] = {}
         self._busy: dict[tuple[str, int], Numeric] = {}
         half = plan.half if plan.strategy.two_batch_overlap else None
         self._halves = repriced(plan_blocks(half), half) if half is not None else None
         self._host = host_times(plan)
 
-    def single(self, kind: str, stage: int) -> ChunkTime:
-        return self._time((kind, self._keys[stage], -1))
+    def key(self, place: Place) -> ChunkKey:
+        """What chunks of one composition have in common."""
+        kind, where = place
+        forward, backward = (where, -1) if isinstance(where, int) else where
+        return kind, self._keys[forward], backward if backward < 0 else self._keys[backward]
+
+    def of(self, place: Place) -> ChunkTime:
+        """A chunk, or a merged pair."""
+        key = self.key(place)
+        if key not in self._known:
+            self._known[key] = chunk_times([self._work(key)])[0]
+        return self._known[key]
 
     def _both_halves(self, kind: str, stage: int) -> tuple[Piece, ...]:
         """A chunk of two half micro-batches; a weight gradient that was put off has no exchange to run beside."""
@@ -223,11 +248,8 @@ class _Chunks:
 
     def left(self, kind: str, stage: int, group: Group) -> Numeric:
         """Time of a chunk that data-parallel messages can hide behind: where they need the NIC, its idle time. [s]"""
-        seconds = self.single(kind, stage).seconds
+        seconds = self.of((kind, stage)).seconds
         return np.maximum(seconds - self.busy(kind, stage) * (np.asarray(group.nodes) > 1), 0.0)
-
-    def merged(self, forward: int, backward: int) -> ChunkTime:
-        return self._time(("OV", self._keys[forward], self._keys[backward]))
 
     def _ops(self, kind: str, stage: int) -> list[Ops]:
         blocks = self._blocks if self._halves is None else self._halves
@@ -238,22 +260,12 @@ class _Chunks:
             return [block.backward for block in reversed(chunk)]
         return [block.split[kind == "W"] for block in reversed(chunk)]
 
-    def price(self, rows: Iterable[tuple[str, int | tuple[int, int]]]) -> None:
+    def price(self, places: Iterable[Place]) -> None:
         """Run the chunks of a step together."""
-        keys: dict[tuple[str, int, int], None] = {}
-        for kind, where in rows:
-            if kind in ("F", "BW", "B", "W") and isinstance(where, int):
-                keys[kind, self._keys[where], -1] = None
-            elif kind == "OV" and not isinstance(where, int):
-                keys[kind, self._keys[where[0]], self._keys[where[1]]] = None
+        keys = dict.fromkeys(self.key(place) for place in places if place[0] in ("F", "BW", "B", "W", "OV"))
         self._known |= zip(keys, chunk_times([self._work(key) for key in keys]), strict=True)
 
-    def _time(self, key: tuple[str, int, int]) -> ChunkTime:
-        if key not in self._known:
-            self._known[key] = chunk_times([self._work(key)])[0]
-        return self._known[key]
-
-    def _work(self, key: tuple[str, int, int]) -> ChunkWork:
+    def _work(self, key: ChunkKey) -> ChunkWork:
         plan, (kind, stage, behind) = self._plan, key
         if kind == "OV":
             pieces = interleaved(self._ops("F", stage), self._ops("BW", behind))
@@ -269,17 +281,15 @@ def _layers(stage: Stage) -> Numeric:
     return float(max(stage.num_layers + stage.embedding + stage.loss, 1))
 
 
-def _behind(seconds: Numeric, chunk: Numeric, pieces: Numeric, share: Numeric) -> Numeric:
-    r"""What is left of a reduction or gathering that runs piece by piece beside the chunk next to it. [s]
+def _as_it_is(seconds: Numeric, keep: Keep) -> Numeric:
+    """A time; in columns that hide a class that of the first column, which hides none. [s]
 
-    .. math:: L + \sigma (T - L), \qquad L = \max(T / n, \; T - T_{chunk} (1 - 1 / n))
-
-    The chunk counts with the time in which it leaves the NIC idle. With n layers or buckets, the reduction of one waits
-    for its own backward only, so all but the last one's can hide behind the chunk; the gatherings of a forward mirror that.
-    Pieces are taken as equal. What hides takes a share of the SMs from the kernels beside it, which take as much longer.
+    How densely a window is filled with what shares the NIC does not rise where something else in it is hidden.
     """
-    left = np.maximum(seconds / pieces, seconds - chunk * (1 - 1 / pieces))
-    return left + share * (seconds - left)
+    if not keep:
+        return seconds
+    shown = np.min(np.broadcast_arrays(*keep.values()), axis=0) > 0
+    return np.where(shown, seconds, np.asarray(seconds)[:1])
 
 
 def _outgoing(kind: str, stage: int, sends: list[Numeric]) -> Numeric | None:

@@ -206,10 +206,11 @@ def chunk_work(
     counts = _uses(pieces, distinct, lists)
     names = [priced.op.category for priced in flat]
     if flat:
+        # gathers first: they slow all kernels alike, so that kernels with and without a leg beside them stay in proportion
+        device = stretched(device, names, lanes == DP, lanes == SM, counts, Contention(contention.gathers))
         every = [(lanes == EP, lanes == SM)]
         for legs, kernels in _own_pairs(lists, lanes) if contention.own else every:
             device = stretched(device, names, legs, kernels, counts, contention)
-        device = stretched(device, names, lanes == DP, lanes == SM, counts, Contention(contention.gathers))
     structures = tuple(_structure(ops) for ops in lists)
     tasks = chunk_tasks(structures, tuple((piece.chain, distinct[id(piece.ops)]) for piece in pieces))
     return ChunkWork(flat, np.concatenate([device, launched, waits]), tasks)

@@ -126,7 +126,7 @@ class GradAccumulation(Told):
     ``local``
         kept and added, unsharded and unreduced.
     ``reduce-each``
-        reduced to shards after each micro-batch; the shards are added.
+        reduced to shards after each micro-batch, as all do with split gradients: the GEMM writes BF16 for the reduction.
     """
 
     value: Literal["main-grad", "main-grad-add", "local", "reduce-each"]
@@ -201,6 +201,10 @@ class Runtime(SpecModel):
     grad_add_slowdown: Number | None = Field(
         None,
         description="Time of a kernel that adds gradients over that of a plain one of as many bytes; 1 where open. [-]",
+    )
+    grad_bucket: Flag | None = Field(
+        None,
+        description="Split gradients go through a bucket of extra_memory beside what computes; a block's own if open.",
     )
     whole_reduction: Flag | None = Field(
         None, description="Gradients of a sharded optimizer are all-reduced all the same; scattered where open."

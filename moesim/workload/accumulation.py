@@ -1,7 +1,8 @@
-"""Gradients of a micro-batch that a kernel of its own adds into the buffer of the step."""
+"""What becomes of the weight gradients of a micro-batch where their GEMM does not add them into a buffer of the step."""
 
 from dataclasses import replace
 
+from moesim.base.numeric import Numeric
 from moesim.workload.ops import Block, Gemm, Op, Traffic
 
 SUMMED = "-add"
@@ -40,10 +41,9 @@ def added_gradients(block: Block, grad_bytes: float, slowdown: float, halves: in
     found: list[Op] = []
     for op in block.backward:
         needs = tuple(behind.get(name, name) for name in op.needs)
-        found.append(replace(op, needs=needs))
+        found.append(replace(_written(op), needs=needs))
         if op.name not in behind or not isinstance(op.work, Gemm):
             continue
-        found[-1] = replace(found[-1], work=replace(op.work, accumulate=False))
         parts = halves * (waves if op.category == "grouped_gemm" else 1)
         into, among = 2 + 2 * grad_bytes, SUM_BYTES * (parts - 1)
         values = op.work.groups * op.work.m * op.work.n
@@ -53,3 +53,42 @@ def added_gradients(block: Block, grad_bytes: float, slowdown: float, halves: in
         add = Op(behind[op.name], "memory_bound", work, kernels, op.segment, op.modules, scope=op.scope, held_bytes=0.0)
         found.append(add)
     return replace(block, backward=tuple(found))
+
+
+STAGED = "gradients-staged"
+"""Name of the kernel that copies the gradients of a block to where they are reduced."""
+
+
+def staged_gradients(block: Block, values: Numeric, grad_bytes: float, aside: bool) -> Block:
+    r"""The block whose weight gradients leave their GEMM in BF16 and are copied into the input of a reduction behind it.
+
+    No gradient of the micro-batch before is there to be added to: it went to its shards. FSDP2 casts the gradients of a
+    block into the buffer that it scatters, Megatron-FSDP those of a parameter into its bucket, both on the stream that
+    computes; DeepSpeed copies into its bucket on the stream that reduces. The sums of the shards are left out.
+
+    .. math:: t = \frac{(2 + g) P}{\beta}
+
+    Parameters
+    ----------
+    block
+        A piece of a model.
+    values
+        Gradients of the block on a rank, P. [-]
+    grad_bytes
+        Of a value that is reduced, g. [B]
+    aside
+        Whether the copy runs on the stream that reduces, beside the kernels of the next block.
+
+    References
+    ----------
+    pytorch-fsdp2-collectives, foreach_reduce; megatron-fsdp, _grad_acc; deepspeed-stage3, __add_grad_to_ipg_bucket
+    """
+    work = Traffic((2 + grad_bytes) * values, plain=True)
+    kernels = 0  # counted with the reduction
+    copy = Op(STAGED, "dp" if aside else "memory_bound", work, kernels, detached=aside, held_bytes=0.0)
+    return replace(block, backward=(*map(_written, block.backward), copy))
+
+
+def _written(op: Op) -> Op:
+    """The operation; a product writes its result and adds to no buffer."""
+    return replace(op, work=replace(op.work, accumulate=False)) if isinstance(op.work, Gemm) else op

@@ -7,7 +7,7 @@ import pytest
 import moesim
 from moesim.cost.attention import attention_time
 from moesim.cost.blocks import price_blocks
-from moesim.cost.pipeline import _behind
+from moesim.cost.exchanges import behind
 from moesim.spec import library
 from moesim.studies.step_factors import at_factors
 from moesim.workload.ops import AttentionCore
@@ -93,5 +93,5 @@ def test_gathers_across_nodes_take_as_many_sms_as_they_have_channels():
 
 
 def test_what_hides_behind_a_chunk_slows_it_by_its_share():
-    assert _behind(10.0, 100.0, 10.0, 0.0) == 1.0
-    assert _behind(10.0, 100.0, 10.0, 0.2) == pytest.approx(1 + 0.2 * 9)
+    assert behind(10.0, 100.0, 10.0, 0.0) == 1.0
+    assert behind(10.0, 100.0, 10.0, 0.2) == pytest.approx(1 + 0.2 * 9)

@@ -1,10 +1,12 @@
-"""Gradients that a kernel of its own adds into the buffer of the step."""
+"""Gradients of a micro-batch: added into the buffer of the step by a kernel of its own, or copied to be reduced."""
+
+from dataclasses import replace
 
 import pytest
 
 from moesim.cost.blocks import price_blocks
 from moesim.estimator import estimate
-from moesim.workload.accumulation import added_gradients
+from moesim.workload.accumulation import STAGED, added_gradients
 from moesim.workload.ops import Gemm, Traffic
 
 SEPARATE = {"software.runtime.grad_accumulation": "main-grad-add"}
@@ -79,3 +81,72 @@ def test_it_takes_longer_under_every_order_of_the_backward(free, changes):
     separate = estimate(free.with_changes(SEPARATE), strategy)
     assert separate.step_time_s > fused.step_time_s
     assert sum(separate.breakdown_s.values()) == pytest.approx(separate.step_time_s, rel=1e-9)
+
+
+SPLIT = {"dp_sharding": "fsdp"}
+BUCKET = {"software.runtime.grad_bucket": "true"}
+
+
+def bucketed(problem):
+    """The problem with a bucket of the runtime, and still without the rules of a framework."""
+    return replace(problem.with_changes(BUCKET), software=problem.software)
+
+
+def staged(block):
+    return [op for op in block.backward if op.op.name == STAGED]
+
+
+@pytest.mark.parametrize("sharding", ["zero2", "fsdp", "hsdp"])
+@pytest.mark.parametrize(("dtype", "num_bytes"), [("fp32", 6), ("bf16", 4)])
+def test_split_gradients_are_copied_once_and_added_to_nothing(free, sharding, dtype, num_bytes):
+    """A read in BF16 and a write as it is reduced, of every weight that the reductions carry."""
+    block = first_layer(free, dp_sharding=sharding, grad_dtype=dtype)
+    (copy,) = staged(block)
+    assert float(copy.op.work.hbm_bytes) == pytest.approx(num_bytes * float(block.params.total), rel=1e-12)
+    reduced = sum(float(op.op.work.size) for op in block.backward if op.op.name.startswith("gradients-") and op != copy)
+    assert reduced == pytest.approx(float(copy.op.work.hbm_bytes) * (num_bytes - 2) / num_bytes, rel=1e-12)
+    assert not any(op.op.work.accumulate for op in block.backward if isinstance(op.op.work, Gemm))
+    assert [op.op.category for op in staged(first_layer(bucketed(free), dp_sharding=sharding))] == ["dp"]
+
+
+@pytest.mark.parametrize("sharding", ["ddp", "zero1"])
+def test_whole_gradients_are_added_by_their_gemm(free, sharding):
+    block = first_layer(free, dp_sharding=sharding)
+    assert not staged(block)
+    assert any(op.op.work.accumulate for op in block.backward if isinstance(op.op.work, Gemm))
+
+
+@pytest.mark.parametrize("bucket", [False, True])
+def test_a_product_that_adds_to_nothing_is_no_slower(free, bucket):
+    problem = bucketed(free) if bucket else free
+    whole, split = (first_layer(problem, dp_sharding=sharding) for sharding in ("zero1", "fsdp"))
+    plain = {op.op.name: float(op.seconds) for op in split.backward}
+    slower = [float(op.seconds) - plain[op.op.name] for op in whole.backward if isinstance(op.op.work, Gemm)]
+    assert min(slower) >= 0 < max(slower)
+
+
+def test_only_trained_weights_are_copied(free):
+    block = first_layer(free, adapter="lora:8", **SPLIT)
+    (copy,) = staged(block)
+    assert float(copy.op.work.hbm_bytes) == pytest.approx(6 * float(block.trained.total), rel=1e-12)
+    assert block.trained.total < 0.1 * block.params.total
+
+
+def test_gradients_stand_twice_while_a_block_runs_unless_in_the_bucket_of_the_runtime(free):
+    """Of the largest block 2 bytes as they leave the product and 4 as they are reduced, beside two gathered blocks."""
+    strategy = free.strategy.replace(**ONE | SPLIT | {"overlap_param_gather": False})
+    blocks = price_blocks(free.plan(strategy))
+    largest = max(float(block.params.total) for block in blocks.values())
+    own, bucket = (estimate(problem, strategy).memory.stages[0] for problem in (free, bucketed(free)))
+    assert own["unsharded_bytes"] == pytest.approx((2 * 2 + 2 + 4) * largest)
+    assert bucket["unsharded_bytes"] == pytest.approx((2 * 2 + 2) * largest)
+
+
+@pytest.mark.parametrize("changes", [{}, {"pp": 2, "schedule": "zb-h1"}, {"overlap_grad_reduce": False}])
+@pytest.mark.parametrize("bucket", [False, True])
+def test_a_step_with_split_gradients_adds_up(free, changes, bucket):
+    problem = bucketed(free) if bucket else free
+    strategy = free.strategy.replace(**ONE | SPLIT | {"overlap_param_gather": False, "micro_batch": 1} | changes)
+    answer = estimate(problem, strategy)
+    assert sum(answer.breakdown_s.values()) == pytest.approx(answer.step_time_s, rel=1e-12)
+    assert min(answer.exposed_s.values()) >= -1e-12
