@@ -7,7 +7,6 @@ table, then columns of a run table that differ (``recompute=full``), then fields
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -16,6 +15,7 @@ from pathlib import Path
 from moesim.base.errors import SpecError, did_you_mean
 from moesim.problem import Problem
 from moesim.spec import library
+from moesim.spec.csv_file import csv_rows
 from moesim.studies.run_table import Refused, Row, run_of, table_rows
 from moesim.studies.step_factors import judged
 from moesim.studies.validate import shipped_table
@@ -111,13 +111,8 @@ def shipped_pairs() -> Path:
 
 def read_pairs(path: Path) -> Iterator[Pair | LeftOut]:
     """Every row of a table of ablations; a `SpecError` for what is none."""
-    with path.open(newline="", encoding="utf-8") as file:
-        reader = csv.DictReader(file)
-        missing = sorted(set(REQUIRED) - set(reader.fieldnames or ()))
-        if missing:
-            raise SpecError.single(f"{path}:1", "", f"columns {', '.join(missing)} are missing", HELP)
-        for number, row in enumerate(reader, start=2):
-            yield _pair({name: (value or "").strip() for name, value in row.items() if name}, f"{path}:{number}")
+    for number, row in enumerate(csv_rows(path, REQUIRED, HELP), start=2):
+        yield _pair(row, f"{path}:{number}")
 
 
 def _pair(row: Row, where: str) -> Pair | LeftOut:

@@ -6,7 +6,6 @@ blank takes the default of its software and is listed under ``assumed``.
 
 from __future__ import annotations
 
-import csv
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from moesim.cost.memory import plan_memory
 from moesim.evaluator import evaluate, peak_columns
 from moesim.problem import Problem, resolve
 from moesim.spec import library
+from moesim.spec.csv_file import csv_rows
 from moesim.spec.load import scenario_from_data
 from moesim.spec.lookup import hardware_for, software_for
 from moesim.workload.strategy import Strategy
@@ -112,17 +112,9 @@ def table_rows(path: Path, models: Path | None = None) -> Iterator[Row]:
 
     A model that a file of the folder `models` is named after is read from there.
     """
-    with path.open(newline="", encoding="utf-8") as file:
-        reader = csv.DictReader(file)
-        missing = sorted(set(REQUIRED) - set(reader.fieldnames or ()))
-        if missing:
-            raise SpecError.single(
-                f"{path}:1", "", f"columns {', '.join(missing)} are missing", "see docs/run_table.md"
-            )
-        for row in reader:
-            printed = {name: (value or "").strip() for name, value in row.items() if name}
-            own = models / f"{printed['model']}.yaml" if models is not None else None
-            yield printed | ({MODEL_FILE: str(own.resolve())} if own is not None and own.is_file() else {})
+    for printed in csv_rows(path, REQUIRED, "see docs/run_table.md"):
+        own = models / f"{printed['model']}.yaml" if models is not None else None
+        yield printed | ({MODEL_FILE: str(own.resolve())} if own is not None and own.is_file() else {})
 
 
 def run_of(row: Row) -> Run | Refused:
