@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from moesim.base.numeric import Numeric
-from moesim.cost.machine import Gpu
+from moesim.cost.machine import Gpu, KernelConstants
 from moesim.workload.ops import AttentionCore
 
 QUERY_TILE = 128
@@ -40,12 +40,11 @@ def attention_time(work: AttentionCore, gpu: Gpu) -> Numeric:
     mean number of keys of a query, ``c_d`` the masked half of the diagonal tiles, ``c_0`` a prologue in keys. The first
     term is the work spread over all SMs, the second the longest tile, which sees twice the mean under a causal mask. The backward does
     ``f`` = 2.5 times the forward products (it recomputes QK^T) at ``r`` of the forward rate. Long kernels slow down
-    under the power limit as GEMMs do. In FP8 only the products gain, the softmax does not: forward and backward take
-    the ratio that the forward was measured with.
+    under the power limit as GEMMs do. Kernels of other releases, and those in FP8, run at a share of the calibrated rate.
 
     References
     ----------
-    aiconfigurator-core-0.12, tables of context attention
+    aiconfigurator-core-0.12, tables of context attention; cudnn-frontend-sdpa, backward and kernels of 2026
     """
     return attention_parts(work, gpu).time
 
@@ -69,14 +68,25 @@ def attention_parts(work: AttentionCore, gpu: Gpu) -> Attention:
     longest = ((1 if work.balanced else 2) * work.columns + constants.attention_prologue) * key_time
     norm = constants.attention_norm
     compute = (spread**norm + longest**norm) ** (1 / norm)
-    if work.kernel == "flash1":
-        compute = compute / constants.attention_flash1
-    if work.kernel == "flash2":
-        share = constants.attention_flash2_backward if work.backward else constants.attention_flash2_forward
-        compute = compute / share
-    if work.kernel == "fp8":
-        compute = compute / constants.attention_fp8_speedup
+    compute = compute / _share(work, constants)
     if work.backward:
         compute = compute * constants.attention_backward_flop_ratio / constants.attention_backward_rate
     memory = work.hbm_bytes / (gpu.memory_bandwidth * constants.memory_efficiency)
     return Attention(compute, memory, constants.attention_fixed)
+
+
+def _share(work: AttentionCore, constants: KernelConstants) -> Numeric:
+    """Rate of the kind of kernel over that of the calibrated one. [-]"""
+    if work.kernel == "flash1":
+        return constants.attention_flash1
+    if work.kernel == "flash2":
+        return constants.attention_flash2_backward if work.backward else constants.attention_flash2_forward
+    if work.kernel not in ("latest", "fp8"):
+        return 1.0
+    share, latent = constants.attention_latest, constants.attention_latest_latent
+    if work.query_dim != work.value_dim and latent is not None:
+        share = latent
+    if work.kernel == "latest":
+        return share
+    forward, backward = constants.attention_fp8_speedup, constants.attention_fp8_backward_speedup
+    return share * (backward if work.backward and backward is not None else forward)

@@ -70,7 +70,7 @@ def _build(specs: ScenarioSpecs) -> Machine:
             software.host.library_call.value,
             software.host.chunk.value,
         ),
-        runtime=build_runtime(software),
+        runtime=build_runtime(software, gpu),
         memory=RuntimeMemory(
             software.memory.cuda_context.value,
             software.memory.nccl_per_communicator.value,
@@ -326,7 +326,17 @@ def _shard_copies(runtime: RuntimeSpec) -> float:
     return tensors * runtime.shard_copy.value
 
 
-def build_runtime(software: SoftwareSpec) -> Runtime:
+def _attention_kernel(software: SoftwareSpec, gpu: GpuSpec) -> str:
+    """How the attention core runs on a GPU; PyTorch's own choice is made by its architecture (torchtitan-1196)."""
+    kernel = software.runtime.attention_kernel
+    if kernel is None:
+        return "fused"
+    if kernel.value == "sdpa":
+        return "latest" if gpu.architecture.startswith("blackwell") else "flash2"
+    return kernel.value
+
+
+def build_runtime(software: SoftwareSpec, gpu: GpuSpec) -> Runtime:
     """Return what the software does beside the strategy."""
     runtime = software.runtime
     fused = runtime.fused_cross_entropy.value or runtime.fused_linear_cross_entropy.value
@@ -344,7 +354,7 @@ def build_runtime(software: SoftwareSpec) -> Runtime:
             compiled=runtime.compiled.value,
             latent_value_views=bool(runtime.latent_value_views and runtime.latent_value_views.value),
             operators=bool(runtime.operators and runtime.operators.value),
-            attention=runtime.attention_kernel.value if runtime.attention_kernel else "fused",
+            attention=_attention_kernel(software, gpu),
             weights_in_combine=_on(runtime.weights_in_combine),
             bf16_expert_wgrad=_on(runtime.bf16_expert_wgrad),
             product_each_expert=_on(runtime.product_each_expert),

@@ -74,7 +74,10 @@ class KernelConstants:
     attention_flash1: Numeric = 1.0
     attention_flash2_forward: Numeric = 1.0
     attention_flash2_backward: Numeric = 1.0
+    attention_latest: Numeric = 1.0
+    attention_latest_latent: Numeric | None = None
     attention_fp8_speedup: Numeric = 1.0
+    attention_fp8_backward_speedup: Numeric | None = None
     memory_l2: Numeric = 0.5
     memory_l2_speedup: Numeric = 1.5
     pcie_efficiency: Numeric = 0.84

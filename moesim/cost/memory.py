@@ -18,11 +18,11 @@ from moesim.cost.blocks import Blocks, plan_blocks
 from moesim.cost.compression import cast_bytes, error_feedback_bytes
 from moesim.cost.kept import kept as kept_bytes
 from moesim.cost.kept import stage_bytes, waiting
-from moesim.cost.offload import expert_bytes, staging_bytes
+from moesim.cost.offload import expert_bytes, largest_layer, staging_bytes
 from moesim.cost.plan import Plan
 from moesim.cost.update import orthogonalise_bytes
 from moesim.timeline.graph import IntArray
-from moesim.timeline.schedule import Schedule, kept_chunks
+from moesim.timeline.schedule import Schedule, backward_first, kept_chunks
 from moesim.workload.adapting import DEQUANTISE
 from moesim.workload.layers import saved_bytes
 from moesim.workload.sharding import RankParams, state_bytes
@@ -88,7 +88,8 @@ def rank_memory(plan: Plan, blocks: Blocks) -> tuple[RankMemory, ...]:
     """Memory of each pipeline rank."""
     strategy = plan.strategy
     ranks = np.array(plan.schedule.stage_rank(strategy.pp, strategy.vpp))
-    held_by = _held(plan.schedule, strategy.pp, plan.num_micro_batches, strategy.vpp, plan.extra_warmup)
+    shape = strategy.pp, plan.num_micro_batches, strategy.vpp, plan.extra_warmup
+    held_by = _held(plan.schedule, strategy.overlap_ep, *shape)
     kept, later = stage_bytes(plan, blocks, kept_bytes), stage_bytes(plan, blocks, waiting)
     transient, moved = transients(plan, blocks), strategy.activation_offload
     found = []
@@ -133,7 +134,10 @@ class Transient:
 
 def transients(plan: Plan, blocks: Blocks) -> Transient:
     """What the layer that runs takes."""
-    return Transient(staging_bytes(plan, blocks), _workspace(plan, blocks), _unsharded(plan, blocks))
+    workspace = _workspace(plan, blocks)
+    if plan.strategy.overlap_ep:  # a layer of the forward, while the one of the backward beside it is not let go yet
+        workspace = workspace + largest_layer(blocks)
+    return Transient(staging_bytes(plan, blocks), workspace, _unsharded(plan, blocks))
 
 
 def rank_state(plan: Plan, rank: int, owned: list[int]) -> RankState:
@@ -254,9 +258,10 @@ def _wide(value: Numeric, shape: tuple[int, ...]) -> NDArray[np.floating[Any]]:
 
 
 @lru_cache(maxsize=32)
-def _held(schedule: Schedule, *shape: int) -> tuple[tuple[IntArray, IntArray, IntArray], ...]:
+def _held(schedule: Schedule, merged: bool, *shape: int) -> tuple[tuple[IntArray, IntArray, IntArray], ...]:
     """Stages of each rank, and how many chunks of each it holds, whole or for a weight gradient, when it matters."""
-    return tuple(kept_chunks(program) for program in schedule.order(*shape))
+    programs = schedule.order(*shape)
+    return tuple(kept_chunks(backward_first(program) if merged else program) for program in programs)
 
 
 def at_peak(held: IntArray, kept: list[tuple[Numeric, Numeric]], shape: tuple[int, ...]) -> tuple[Numeric, Numeric]:

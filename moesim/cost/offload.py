@@ -73,13 +73,18 @@ def stall(plan: Plan, num_bytes: Numeric, computing: Numeric, both_ways: bool = 
 
 def staging_bytes(plan: Plan, blocks: Blocks) -> Numeric:
     """Two layers' activations and experts on the way, one that is copied and one that is made or used. [B]"""
+    layers = [expert_bytes(plan, priced.params) for priced in blocks.values()]
+    experts: Numeric = np.max(np.broadcast_arrays(*layers), axis=0)
+    return 2.0 * (plan.strategy.activation_offload * largest_layer(blocks) + experts)
+
+
+def largest_layer(blocks: Blocks) -> Numeric:
+    """Activations that one micro-batch leaves in a layer, of the layer that keeps most. [B]"""
     largest: Numeric = 0.0
     for name, priced in blocks.items():
         if not isinstance(name, str):
             largest = np.maximum(largest, saved_bytes(priced.block))
-    layers = [expert_bytes(plan, priced.params) for priced in blocks.values()]
-    experts: Numeric = np.max(np.broadcast_arrays(*layers), axis=0)
-    return 2.0 * (plan.strategy.activation_offload * largest + experts)
+    return largest
 
 
 def optimizer_parts(plan: Plan, rank: int) -> dict[str, Numeric]:

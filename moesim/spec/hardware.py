@@ -86,7 +86,14 @@ class KernelConstants(SpecModel):
         None, description="Rate of FlashAttention 2 over that of the calibrated kernel. [-]"
     )
     attention_flash2_backward: Positive | None = Field(None, description="The same, backward. [-]")
+    attention_latest: Positive | None = Field(
+        None, description="Rate of the training kernels of 2026 over that of the calibrated kernel. [-]"
+    )
+    attention_latest_latent: Positive | None = Field(None, description="The same for heads of 192 and 128. [-]")
     attention_fp8_speedup: Positive | None = Field(None, description="Rate with FP8 products over that in BF16. [-]")
+    attention_fp8_backward_speedup: Positive | None = Field(
+        None, description="The same, backward; as forward where open. [-]"
+    )
     attention_softmax: Number | None = Field(None, description="Cost of the softmax in head dimensions. [-]")
     attention_norm: Positive | None = Field(None, description="p-norm of spread work and the longest tile. [-]")
     attention_wide_penalty: Positive | None = Field(None, description="Time of heads of 256 over their share. [-]")

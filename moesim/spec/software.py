@@ -148,18 +148,22 @@ class AttentionKernel(Told):
     """How the attention core runs.
 
     ``fused``
-        one kernel as fast as those that the GPU was calibrated with (FlashAttention 3, cuDNN, TensorRT-LLM).
+        one kernel as fast as those that the GPU was calibrated with (cuDNN up to 2025, TensorRT-LLM).
+    ``latest``
+        one of those for training of 2026: cuDNN 9.18 and later, FlashAttention 3 on Hopper, FlashAttention 4 on Blackwell.
     ``flash1``
         the first FlashAttention, or its kernel in Triton.
     ``flash2``
         FlashAttention 2, which does not use the asynchronous tensor cores of Hopper.
+    ``sdpa``
+        PyTorch's own choice: ``latest`` on Blackwell, where it puts cuDNN first, ``flash2`` on what came before.
     ``fp8``
-        as ``fused``, with products in FP8 where the recipe casts and queries are as wide as values (not latent attention).
+        as ``latest``, with products in FP8 where the recipe casts and queries are as wide as values (not latent attention).
     ``unfused``
         a product, a softmax, a dropout and a product, with all scores in memory; the mask saves nothing.
     """
 
-    value: Literal["fused", "fp8", "flash1", "flash2", "unfused"]
+    value: Literal["fused", "latest", "sdpa", "fp8", "flash1", "flash2", "unfused"]
 
 
 class GemmLibrary(Told):

@@ -77,6 +77,25 @@ def one_forward_one_backward(forward: IntArray, backward: IntArray, warmup: int)
     return program
 
 
+def backward_first(program: Program) -> IntArray:
+    """Program with the backward of each pair that may run as one task before its forward.
+
+    Such a pair takes the layers of its forward upwards and those of its backward downwards, and each layer of the
+    backward lets go of what it kept before the next begins: both chunks are never held whole. A pair of one and the
+    same micro-batch stays as it is.
+
+    References
+    ----------
+    megatron-lm, ``TransformerModelChunkSchedulePlan.run`` (``pop_layer``, ``release_state``)
+    """
+    slots = program_array(program).copy()
+    here, following = slots[:-1], slots[1:]
+    paired = (here[:, 0] == Op.F) & (following[:, 0] == Op.BW) & (here[:, 3] == 1) & (here[:, 2] != following[:, 2])
+    places = np.flatnonzero(paired)
+    slots[places], slots[places + 1] = slots[places + 1].copy(), slots[places].copy()
+    return slots
+
+
 def held_chunks(program: Program) -> tuple[IntArray, IntArray]:
     """Count what a rank keeps for the backward, whenever the next slot lets go of some.
 

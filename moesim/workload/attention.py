@@ -148,7 +148,7 @@ def _kernel(attention: Attention | LatentAttention, setting: Setting) -> str:
     """Kind of the core's kernel; FP8 where the software has it, the recipe casts and the heads are of one width."""
     kind = setting.fusion.attention
     if kind == "fp8" and not (setting.recipe.casts and attention.query_dim == attention.value_dim):
-        return "fused"
+        return "latest"
     return kind
 
 

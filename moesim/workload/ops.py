@@ -56,7 +56,8 @@ class AttentionCore:
     """Causal softmax attention of ``batch`` sequences with ``heads`` query heads on this rank.
 
     ``queries`` of each sequence are on this rank, each of which sees ``columns`` keys on average. ``balanced``: all of them
-    see as many, as without a mask or in a window. ``kernel``: ``fused``, ``fp8``, ``flash1`` or ``flash2``.
+    see as many, as without a mask or in a window. ``kernel``: ``fused``, ``latest``, ``fp8``, ``flash1``
+    or ``flash2``.
     """
 
     batch: Numeric

@@ -37,7 +37,7 @@ class Fusion:
     product_each_expert
         A library multiplies expert by expert on parallel streams, so the host launches a product for each.
     attention
-        ``fused``: one kernel of the latest kind; ``fp8``: the same in FP8; ``flash1``, ``flash2``: FlashAttention 1 and 2;
+        ``fused``: one kernel as calibrated; ``latest``: one of 2026, and ``fp8`` in FP8; ``flash1``, ``flash2``: FlashAttention;
         ``unfused``: scores go through memory.
     """
 

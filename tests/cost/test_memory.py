@@ -316,12 +316,23 @@ def olmo():
     return problem.with_changes(changes | {"transport": "nvshmem-rowwise", "recompute": "none"})
 
 
-def test_overlapped_exchange_keeps_one_more_chunk(small):
+def test_overlapped_exchange_keeps_one_more_layer(small):
+    """Layers of the forward come as those of the backward go; a chunk has one layer here."""
     shape = {"pp": 4, "vpp": 2, "schedule": "interleaved-1f1b"}
     plan = small.plan(small.strategy.replace(**shape))
     apart, merged = (memory(small, **shape, overlap_ep=flag) for flag in (False, True))
     for one, other in zip(apart[:3], merged[:3], strict=True):
-        assert other.classes["activations"] - one.classes["activations"] == pytest.approx(kept_by_a_layer(plan))
+        assert other.classes["activations"] == one.classes["activations"]
+        assert other.classes["workspace"] - one.classes["workspace"] == pytest.approx(kept_by_a_layer(plan))
+
+
+def test_without_a_pipeline_an_overlapped_exchange_does_not_keep_two_micro_batches(small):
+    shape = {"pp": 1, "vpp": 1, "schedule": "none"}
+    plan = small.plan(small.strategy.replace(**shape))
+    (apart,), (merged,) = (memory(small, **shape, overlap_ep=flag) for flag in (False, True))
+    phases = [rank.phases["backward"] for rank in (apart, merged)]
+    assert phases[1]["activations"] == phases[0]["activations"]
+    assert phases[1]["workspace"] - phases[0]["workspace"] == pytest.approx(kept_by_a_layer(plan))
 
 
 @pytest.mark.parametrize("schedule", ["1f1b", "gpipe", "interleaved-1f1b", "zb-v", "dualpipe"])

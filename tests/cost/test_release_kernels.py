@@ -42,10 +42,47 @@ def test_attention_by_generation():
     first, second, latest = (
         attention_time(replace(core, kernel=kernel), gpu) for kernel in ("flash1", "flash2", "fused")
     )
-    assert first > second > latest
+    assert first > second > latest > attention_time(replace(core, kernel="latest"), gpu)
     assert (first - gpu.kernels.attention_fixed) * gpu.kernels.attention_flash1 == pytest.approx(
         latest - gpu.kernels.attention_fixed
     )
+
+
+@pytest.mark.parametrize(
+    ("software", "cluster", "kernel"),
+    [
+        ("torchtitan", "hgx-h100:2", "flash2"),
+        ("torchtitan", "hgx-b200:2", "latest"),
+        ("torchtitan", "hgx-b300:2", "latest"),
+        ("torchtitan-2024", "hgx-h100:2", "flash2"),
+        ("deepspeed", "hgx-h200:2", "latest"),
+        ("deepspeed-2021", "dgx-a100:2", "unfused"),
+        ("megatron-bridge", "hgx-b200:2", "latest"),
+        ("megatron-bridge-2025", "hgx-b200:2", "fused"),
+        ("megatron-core", "hgx-h100:2", "fused"),
+    ],
+)
+def test_attention_is_what_the_release_has_for_the_gpu(software, cluster, kernel):
+    assert moesim.from_names("llama3-8b", cluster, software).machine.runtime.fusion.attention == kernel
+
+
+@pytest.mark.parametrize("backward", [False, True])
+def test_latent_and_fp8_attention_of_2026(backward):
+    gpu = moesim.from_names("llama3-8b", "hgx-b200:1", "megatron-bridge").machine.gpu
+    kernels = gpu.kernels
+    wide, latent = (AttentionCore(1, 32, 32, 8192, 4096, width, 128, backward) for width in (128, 192))
+
+    def rate(core, kernel):
+        """Of a kernel over that of the calibrated one; both are bound by their products."""
+        times = (float(attention_time(replace(core, kernel=name), gpu)) for name in ("fused", kernel))
+        plain, other = (time - float(kernels.attention_fixed) for time in times)
+        return plain / other
+
+    gain = kernels.attention_fp8_backward_speedup if backward else kernels.attention_fp8_speedup
+    assert rate(wide, "latest") == pytest.approx(kernels.attention_latest)
+    assert rate(latent, "latest") == pytest.approx(kernels.attention_latest_latent)
+    assert gain is not None
+    assert rate(wide, "fp8") == pytest.approx(float(kernels.attention_latest) * float(gain))
 
 
 def test_gathers_along_the_sequence_are_copied_unless_they_overlap():

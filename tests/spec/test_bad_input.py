@@ -139,8 +139,8 @@ GPU = (root() / "hardware_specs" / "gpus" / "h100-sxm-80gb.yaml").read_text()
             "memory_bandwidth.kind: 'rumour' is not allowed; write 'measured', *",
         ),
         (
-            "value: 0.75, source: published-hopper-figures",
-            "value: high, source: published-hopper-figures",
+            "value: 0.84, source: cudnn-frontend-sdpa",
+            "value: high, source: cudnn-frontend-sdpa",
             "kernels.attention_backward_rate.value: 'high' is not a plain number; write for example 0.9",
         ),
         ("  gemm_norm:", "  other:", "kernels.gemm_norm: is missing; add gemm_norm: {value: *"),

@@ -228,7 +228,8 @@ def _held(
     made: dict[int, tuple[Sequence[Program], tuple[HeldRank, ...]]] = {}
     columns: dict[int, list[int]] = {}
     for place, count in enumerate(counts):
-        programs = holdings.of(strategy.schedule, strategy.pp, int(count), strategy.vpp, extra_warmup)
+        shape = strategy.pp, int(count), strategy.vpp, extra_warmup
+        programs = holdings.of(strategy.schedule, *shape, merged=strategy.overlap_ep)
         columns.setdefault(id(programs), []).append(place)
         if id(programs) not in made:
             made[id(programs)] = programs, _folded(programs, local, routed, states)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from moesim.timeline.schedule import Op, Program, program_array
+from moesim.timeline.schedule import Op, Program, backward_first, program_array
 from moesim.timeline.schedules import find_schedule
 
 Counts = NDArray[np.int64]
@@ -23,13 +23,16 @@ class Holdings:
     def __init__(self) -> None:
         self._known: OrderedDict[tuple[Any, ...], Sequence[Program]] = OrderedDict()
 
-    def of(self, schedule: str, pp: int, micro_batches: int, vpp: int, extra_warmup: int) -> Sequence[Program]:
-        """Program of each rank of a shape."""
+    def of(
+        self, schedule: str, pp: int, micro_batches: int, vpp: int, extra_warmup: int, merged: bool = False
+    ) -> Sequence[Program]:
+        """Program of each rank of a shape; of pairs that are `merged`, the backward comes first."""
         item = find_schedule(schedule)
         alike = item.alike(pp, micro_batches, vpp)
-        key = (schedule, pp, alike, vpp, extra_warmup)
+        key = (schedule, pp, alike, vpp, extra_warmup, merged)
         if key not in self._known:
-            self._known[key] = item.order(pp, alike, vpp, extra_warmup)
+            programs = item.order(pp, alike, vpp, extra_warmup)
+            self._known[key] = [backward_first(one) for one in programs] if merged else programs
             if len(self._known) > SHAPES:
                 self._known.popitem(last=False)
         self._known.move_to_end(key)
