@@ -59,7 +59,7 @@ def _written_seconds(case: Case, priced: PricedOp, work: Gemm) -> Numeric:
         return priced.seconds
     plan, plain = case.plan, replace(work, accumulate=False)
     op = replace(priced.op, work=plain)
-    return plan.once(op.category, plain, lambda: op_time(op, plan.mesh, plan.machine, plan.transport))
+    return case.step.shared.once(op.category, (plain,), lambda: op_time(op, plan.mesh, plan.machine, plan.transport))
 
 
 def model_kernels(case: Case) -> Terms:
