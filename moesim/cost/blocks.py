@@ -28,10 +28,11 @@ from moesim.workload.accumulation import added_gradients
 from moesim.workload.adapting import adapted_block, frozen_block
 from moesim.workload.embedding import embedding_block, head_block, mtp_block
 from moesim.workload.gathering import sharded_block, unhidden
-from moesim.workload.layers import joined, layer_block, recomputed
-from moesim.workload.model import Layer
+from moesim.workload.layers import attention_part, joined, layer_block, recomputed
+from moesim.workload.model import Layer, Model
 from moesim.workload.ops import Block, ExpertLeg, FusedExperts, Message, Op, Saved, Work
 from moesim.workload.precision import recipes
+from moesim.workload.setting import Setting
 from moesim.workload.sharding import RankParams, embedding_params, head_params, layer_params, mtp_params
 from moesim.workload.splitting import split_backward
 from moesim.workload.stages import Stage
@@ -205,23 +206,43 @@ def _pieces(plan: Plan, chunk: list[PricedBlock]) -> list[tuple[str, tuple[Piece
 def _burst_blocks(plan: Plan, shared: Once | None) -> Blocks:
     """Price every distinct layer of the model, and its ends, at the clock at which kernels are measured."""
     model, setting, mesh = plan.model, plan.setting, plan.mesh
+    known = plan if shared is None else shared
+    dense = setting.dense
+    ends = known.once("ends", dense, lambda: _ends(model, dense))
     embedding = embedding_params(model, mesh, plan.sequence_length)
     head = head_params(model, mesh, own_embedding=len(plan.stages) == 1)
-    found = Blocks(
-        embedding=_priced(plan, embedding_block(model.hidden, setting), embedding),
-        head=_priced(plan, head_block(model.hidden, model.vocab, setting), head),
-    )
+    found = Blocks(embedding=_priced(plan, ends[0], embedding), head=_priced(plan, ends[1], head))
     for stage in plan.stages:
         for key in _keys(plan, stage):
             if key not in found:
-                found[key] = _layer(plan, shared, *key)
+                found[key] = _layer(plan, known, *key)
     if model.mtp_layers:
-        last = layer_block(model.layers[-1], model.hidden, setting)
-        module = joined(mtp_block(model.hidden, setting), last, head_block(model.hidden, model.vocab, setting))
+        last = _layer_block(known, model.layers[-1], model.hidden, setting)
+        module = joined(mtp_block(model.hidden, dense), last, ends[1])
         found["mtp"] = _priced(plan, module, mtp_params(model, mesh), recompute=True)
     if shared is None:
         return found
     return Blocks({name: replace(block, prices=shared) for name, block in found.items()})
+
+
+def _ends(model: Model, setting: Setting) -> tuple[Block, Block]:
+    """Embedding and head."""
+    return embedding_block(model.hidden, setting), head_block(model.hidden, model.vocab, setting)
+
+
+def _layer_block(known: Once, layer: Layer, hidden: int, setting: Setting) -> Block:
+    """A layer, made once; its attention, too, which layers share that differ in what concerns experts."""
+    dense = setting.dense
+    if layer.moe is None:
+        setting = dense
+
+    def made() -> Block:
+        part = known.once(
+            "attention", (layer.attention, layer.norms, dense), lambda: attention_part(layer, hidden, dense)
+        )
+        return layer_block(layer, hidden, setting, part)
+
+    return known.once("layer", (layer, setting), made)
 
 
 def repriced(blocks: Blocks, plan: Plan) -> Blocks:
@@ -240,14 +261,13 @@ def _keys(plan: Plan, stage: Stage) -> list[tuple[Layer, bool, bool]]:
     return [(layers[index], place < repeated, plan.in_bf16(index)) for place, index in enumerate(stage.layers)]
 
 
-def _layer(plan: Plan, shared: Once | None, layer: Layer, repeated: bool, in_bf16: bool) -> PricedBlock:
+def _layer(plan: Plan, known: Once, layer: Layer, repeated: bool, in_bf16: bool) -> PricedBlock:
     setting, hidden = plan.setting, plan.model.hidden
     if in_bf16:
         setting = replace(setting, recipe=recipes.get("bf16"))
     runtime = plan.machine.runtime
     launched = runtime.launches_per_moe_layer if layer.moe else runtime.launches_per_dense_layer
-    known = plan if shared is None else shared
-    block = known.once("layer", (layer, setting), lambda: layer_block(layer, hidden, setting))
+    block = _layer_block(known, layer, hidden, setting)
     params = layer_params(layer, hidden, plan.mesh)
     captured = sorted({op.scope for op in block.forward if op.scope in plan.strategy.cuda_graph.split("+")})
     row = 2 * setting.local_tokens * hidden
@@ -255,8 +275,7 @@ def _layer(plan: Plan, shared: Once | None, layer: Layer, repeated: bool, in_bf1
     block = replace(block, saved=block.saved + static)
     scale: Numeric = runtime.launches_per_operation if layer.moe else 1.0
     if launched is not None:
-        usual = setting.plain
-        plain = known.once("layer", (layer, usual), lambda: layer_block(layer, hidden, usual))
+        plain = _layer_block(known, layer, hidden, setting.plain)
         scale = launched / sum((launches(op, plan.mesh) for op in plain.forward + plain.backward), 0.0)
     return _priced(plan, block, params, repeated, scale, layer)
 
