@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import gc
 import os
 import sys
 from collections.abc import Sequence
@@ -104,8 +106,14 @@ def _options(
     pass
 
 
+OBJECTS = 100_000
+"""Objects more than before at which a command looks for circles of them; it makes few of those."""
+
+
 def main() -> None:
     """Run the command line. Bad input prints one line per problem and exits with 2."""
+    gc.set_threshold(OBJECTS, *gc.get_threshold()[1:])
+    atexit.register(gc.freeze)  # nor at the end, when everything goes
     try:
         code = application(sys.argv[1:])(standalone_mode=False)
     except SpecError as error:

@@ -9,6 +9,7 @@ import numpy as np
 from moesim.base.numeric import Numeric
 from moesim.cost.machine import Power
 from moesim.cost.memory_bound import traffic_time
+from moesim.cost.once import Once
 from moesim.cost.plan import Plan, composition
 from moesim.cost.power import follows_clock, step_energy, sustained_clock
 from moesim.cost.price import calls_time, launch_time, launches, op_time
@@ -27,10 +28,11 @@ from moesim.workload.accumulation import added_gradients, staged_gradients
 from moesim.workload.adapting import adapted_block, frozen_block
 from moesim.workload.embedding import embedding_block, head_block, mtp_block
 from moesim.workload.gathering import sharded_block, unhidden
-from moesim.workload.layers import joined, layer_block, recomputed
-from moesim.workload.model import Layer
-from moesim.workload.ops import Block, Message, Op, Saved, Work
+from moesim.workload.layers import attention_part, joined, layer_block, recomputed
+from moesim.workload.model import Layer, Model
+from moesim.workload.ops import Block, ExpertLeg, FusedExperts, Message, Op, Saved, Work
 from moesim.workload.precision import recipes
+from moesim.workload.setting import Setting
 from moesim.workload.sharding import RankParams, embedding_params, head_params, layer_params, mtp_params
 from moesim.workload.splitting import split_backward
 from moesim.workload.stages import Stage
@@ -45,7 +47,7 @@ class PricedBlock:
 
     ``whole`` is the block with nothing recomputed: its saved tensors come back while its backward runs. ``scale``: of
     the launches of operations that no method has ``added``. ``clocked``: at what clock what follows it runs; None at that
-    of the measured kernels.
+    of the measured kernels. ``prices``: what is known of prices at that clock; None where only the plan knows them.
     """
 
     block: Block
@@ -56,6 +58,7 @@ class PricedBlock:
     scale: Numeric = 1.0
     added: frozenset[str] = frozenset()
     clocked: "Clocked | None" = None
+    prices: Once | None = None
 
     @cached_property
     def forward(self) -> Ops:
@@ -135,9 +138,18 @@ def plan_blocks(plan: Plan) -> Blocks:
     return plan.once("blocks", None, lambda: price_blocks(plan))
 
 
-def price_blocks(plan: Plan) -> Blocks:
-    """Price every distinct layer of the model, and its ends, at the clock that the power limit sustains."""
-    return _at_clock(plan, _burst_blocks(plan))
+def price_blocks(plan: Plan, shared: Once | None = None) -> Blocks:
+    """Price every distinct layer of the model, and its ends, at the clock that the power limit sustains.
+
+    Parameters
+    ----------
+    plan
+        What to price.
+    shared
+        Where layers and prices are kept for other plans on the same GPU, links and software; left out, they are the
+        plan's own.
+    """
+    return _at_clock(plan, _burst_blocks(plan, shared))
 
 
 def _at_clock(plan: Plan, blocks: Blocks) -> Blocks:
@@ -191,29 +203,51 @@ def _pieces(plan: Plan, chunk: list[PricedBlock]) -> list[tuple[str, tuple[Piece
     return [("F", sequential(forward)), ("BW", sequential(backward))]
 
 
-def _burst_blocks(plan: Plan) -> Blocks:
+def _burst_blocks(plan: Plan, shared: Once | None) -> Blocks:
     """Price every distinct layer of the model, and its ends, at the clock at which kernels are measured."""
     model, setting, mesh = plan.model, plan.setting, plan.mesh
+    known = plan if shared is None else shared
+    dense = setting.dense
+    ends = known.once("ends", dense, lambda: _ends(model, dense))
     embedding = embedding_params(model, mesh, plan.sequence_length)
     head = head_params(model, mesh, own_embedding=len(plan.stages) == 1)
-    found = Blocks(
-        embedding=_priced(plan, embedding_block(model.hidden, setting), embedding),
-        head=_priced(plan, head_block(model.hidden, model.vocab, setting), head),
-    )
+    found = Blocks(embedding=_priced(plan, ends[0], embedding), head=_priced(plan, ends[1], head))
     for stage in plan.stages:
         for key in _keys(plan, stage):
             if key not in found:
-                found[key] = _layer(plan, *key)
+                found[key] = _layer(plan, known, *key)
     if model.mtp_layers:
-        last = layer_block(model.layers[-1], model.hidden, setting)
-        module = joined(mtp_block(model.hidden, setting), last, head_block(model.hidden, model.vocab, setting))
+        last = _layer_block(known, model.layers[-1], model.hidden, setting)
+        module = joined(mtp_block(model.hidden, dense), last, ends[1])
         found["mtp"] = _priced(plan, module, mtp_params(model, mesh), recompute=True)
-    return found
+    if shared is None:
+        return found
+    return Blocks({name: replace(block, prices=shared) for name, block in found.items()})
+
+
+def _ends(model: Model, setting: Setting) -> tuple[Block, Block]:
+    """Embedding and head."""
+    return embedding_block(model.hidden, setting), head_block(model.hidden, model.vocab, setting)
+
+
+def _layer_block(known: Once, layer: Layer, hidden: int, setting: Setting) -> Block:
+    """A layer, made once; its attention, too, which layers share that differ in what concerns experts."""
+    dense = setting.dense
+    if layer.moe is None:
+        setting = dense
+
+    def made() -> Block:
+        part = known.once(
+            "attention", (layer.attention, layer.norms, dense), lambda: attention_part(layer, hidden, dense)
+        )
+        return layer_block(layer, hidden, setting, part)
+
+    return known.once("layer", (layer, setting), made)
 
 
 def repriced(blocks: Blocks, plan: Plan) -> Blocks:
     """The same blocks for another plan, which differs in how fast things are and in columns."""
-    burst = Blocks({name: replace(block, plan=plan, clocked=None) for name, block in blocks.items()})
+    burst = Blocks({name: replace(block, plan=plan, clocked=None, prices=None) for name, block in blocks.items()})
     found = _at_clock(plan, burst)
     for block in (*burst.values(), *found.values()):
         block.price()  # in this order it is listed what nobody measured
@@ -227,18 +261,21 @@ def _keys(plan: Plan, stage: Stage) -> list[tuple[Layer, bool, bool]]:
     return [(layers[index], place < repeated, plan.in_bf16(index)) for place, index in enumerate(stage.layers)]
 
 
-def _layer(plan: Plan, layer: Layer, repeated: bool, in_bf16: bool) -> PricedBlock:
-    setting = replace(plan.setting, recipe=recipes.get("bf16")) if in_bf16 else plan.setting
+def _layer(plan: Plan, known: Once, layer: Layer, repeated: bool, in_bf16: bool) -> PricedBlock:
+    setting, hidden = plan.setting, plan.model.hidden
+    if in_bf16:
+        setting = replace(setting, recipe=recipes.get("bf16"))
     runtime = plan.machine.runtime
     launched = runtime.launches_per_moe_layer if layer.moe else runtime.launches_per_dense_layer
-    block, params = layer_block(layer, plan.model.hidden, setting), layer_params(layer, plan.model.hidden, plan.mesh)
+    block = _layer_block(known, layer, hidden, setting)
+    params = layer_params(layer, hidden, plan.mesh)
     captured = sorted({op.scope for op in block.forward if op.scope in plan.strategy.cuda_graph.split("+")})
-    row = 2 * setting.local_tokens * plan.model.hidden
+    row = 2 * setting.local_tokens * hidden
     static = tuple(Saved(f"graph-input-{scope}", row) for scope in captured)  # inputs stay at their address
     block = replace(block, saved=block.saved + static)
-    plain = layer_block(layer, plan.model.hidden, setting.plain)
     scale: Numeric = runtime.launches_per_operation if layer.moe else 1.0
     if launched is not None:
+        plain = _layer_block(known, layer, hidden, setting.plain)
         scale = launched / sum((launches(op, plan.mesh) for op in plain.forward + plain.backward), 0.0)
     return _priced(plan, block, params, repeated, scale, layer)
 
@@ -293,7 +330,8 @@ def _prices(ops: tuple[Op, ...], block: PricedBlock) -> Ops:
     mesh, machine = plan.mesh, plan.machine
 
     def seconds(op: Op) -> Numeric:
-        return _seconds(clocked.plan if clocked is not None and follows_clock(op.work) else plan, op)
+        at = clocked.plan if clocked is not None and follows_clock(op.work) else plan
+        return _seconds(at, op, block.prices if at is plan else None)
 
     def launches(op: Op) -> Numeric:
         times = 1.0 if op.name.removesuffix(" again") in block.added else block.scale
@@ -303,10 +341,22 @@ def _prices(ops: tuple[Op, ...], block: PricedBlock) -> Ops:
     return tuple(PricedOp(op, seconds(op), launches(op)) for op in ops)
 
 
-def _seconds(plan: Plan, op: Op) -> Numeric:
+def _seconds(plan: Plan, op: Op, shared: Once | None) -> Numeric:
     """Time of an operation, raised in the columns that raise its family. [s]"""
-    alone = plan.once(op.category, op.work, lambda: _alone(plan, op))
+    if shared is None:
+        alone = plan.once(op.category, op.work, lambda: _alone(plan, op))
+    else:
+        alone = shared.once(op.category, (op.work, *_carrier(plan, op.work)), lambda: _alone(plan, op))
     return alone if plan.errors is None else alone * plan.raised(op.work, op.category, op.name)
+
+
+def _carrier(plan: Plan, work: Work) -> tuple[object, ...]:
+    """What else of a plan the price of a work depends on: who it goes between, and how."""
+    if isinstance(work, Message):
+        return plan.group(work.axis), plan.strategy.overlap_tp
+    if isinstance(work, ExpertLeg | FusedExperts):
+        return plan.expert_group, plan.strategy.transport
+    return ()
 
 
 def _alone(plan: Plan, op: Op) -> Numeric:

@@ -87,7 +87,7 @@ def plan_memory(plan: Plan) -> tuple[RankMemory, ...]:
 def rank_memory(plan: Plan, blocks: Blocks) -> tuple[RankMemory, ...]:
     """Memory of each pipeline rank."""
     strategy = plan.strategy
-    ranks = np.array(plan.schedule.stage_rank(strategy.pp, strategy.vpp))
+    ranks = np.array(plan.stage_rank)
     shape = strategy.pp, plan.num_micro_batches, strategy.vpp, plan.extra_warmup
     held_by = _held(plan.schedule, strategy.overlap_ep, *shape)
     kept, later = stage_bytes(plan, blocks, kept_bytes), stage_bytes(plan, blocks, waiting)
@@ -254,7 +254,7 @@ def _largest(phases: Mapping[str, Classes], shape: tuple[int, ...]) -> Classes:
 
 
 def _wide(value: Numeric, shape: tuple[int, ...]) -> NDArray[np.floating[Any]]:
-    return np.asarray(value) if np.shape(value) == shape else np.broadcast_to(value, shape)
+    return np.asarray(value) if getattr(value, "shape", ()) == shape else np.broadcast_to(value, shape)
 
 
 @lru_cache(maxsize=32)

@@ -324,7 +324,7 @@ def boundary_time(plan: Plan, stage: int) -> Numeric:
     Each rank sends its shard ``b s / (cp tp) x hidden`` in BF16, all stages at the same time. Nothing moves when both
     stages share a rank.
     """
-    ranks = plan.schedule.stage_rank(plan.strategy.pp, plan.strategy.vpp)
+    ranks = plan.stage_rank
     if ranks[stage] == ranks[stage + 1]:
         return 0.0
     payload = 2 * plan.setting.local_tokens * plan.model.hidden

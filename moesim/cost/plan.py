@@ -219,27 +219,32 @@ class Plan(Once):
         moe = self.model.moe
         return expert_leg(moe, self.model.hidden, self.setting, forward=True) if moe else None
 
-    @property
+    @cached_property
     def recipe(self) -> Recipe:
         """Precision recipe, by its name."""
         return recipes.get(self.strategy.precision)
 
-    @property
+    @cached_property
     def optimizer(self) -> Optimizer:
         """Optimizer, by its name."""
         return optimizers.get(self.strategy.optimizer)
 
-    @property
+    @cached_property
     def transport(self) -> Transport:
         """Expert transport, by its name."""
         return transports.get(self.strategy.transport)
 
-    @property
+    @cached_property
     def schedule(self) -> Schedule:
         """Pipeline schedule, by its name or its file."""
         return find_schedule(self.strategy.schedule)
 
-    @property
+    @cached_property
+    def stage_rank(self) -> tuple[int, ...]:
+        """Pipeline rank of each stage."""
+        return self.schedule.stage_rank(self.strategy.pp, self.strategy.vpp)
+
+    @cached_property
     def recompute(self) -> tuple[RecomputePolicy, ...]:
         """Recompute policies, by their names."""
         return tuple(policies.get(parse(name)[0]) for name in self.strategy.recompute)
@@ -264,7 +269,7 @@ class Plan(Once):
         segmented = any(policy.segments for policy in self.recompute)
         return math.isqrt(max(self.recomputed_layers(stage) - 1, 0)) + 1 if segmented else 1
 
-    @property
+    @cached_property
     def sharding(self) -> Sharding:
         """What is split over the replicas."""
         sharding = SHARDINGS[self.strategy.dp_sharding]
@@ -288,7 +293,7 @@ class Plan(Once):
         """The replicas of a group on all pipelines that run through the ranks; the others sit on other nodes."""
         return Group(self.schedule.pipelines * group.size, group.per_node)
 
-    @property
+    @cached_property
     def state_types(self) -> StateTypes:
         """Bytes of a value of each kind of training state."""
         strategy, recipe = self.strategy, self.recipe
@@ -327,13 +332,13 @@ class Plan(Once):
         name, rank = parse_compression(self.strategy.grad_compression)
         return (None if name == "none" else compressions.get(name)), rank or 0
 
-    @property
+    @cached_property
     def adapting(self) -> Adapting | None:
         """Adapter of the run; None where every weight is trained."""
         name, rank = parse_adapter(self.strategy.adapter)
         return None if rank is None else Adapting(adapters.get(name), rank, self.strategy.adapter_targets)
 
-    @property
+    @cached_property
     def flop_per_token(self) -> float:
         """Model FLOPs of one token, without weight gradients of frozen weights. [FLOP]"""
         columns = self.documents.columns if self.documents else None
@@ -367,11 +372,14 @@ class Plan(Once):
 
     def boundary_crosses_nodes(self, stage: int) -> Numeric:
         """1.0 where stage and the next one sit on ranks of different NVLink domains, else 0.0."""
-        ranks = self.schedule.stage_rank(self.strategy.pp, self.strategy.vpp)
+        return np.asarray(self._domains[stage] != self._domains[stage + 1], dtype=float)
+
+    @cached_property
+    def _domains(self) -> tuple[Numeric, ...]:
+        """NVLink domain in which each stage begins. [-]"""
         placed = self.machine.placed
         stride = self.mesh.stride("pp") if placed is None else placed.stage_stride
-        here, there = (np.floor(ranks[index] * stride / self.machine.nvlink_domain) for index in (stage, stage + 1))
-        return np.asarray(here != there, dtype=float)
+        return tuple(np.floor(rank * stride / self.machine.nvlink_domain) for rank in self.stage_rank)
 
 
 def composition(plan: Plan, stage: Stage) -> tuple[object, ...]:

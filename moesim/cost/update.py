@@ -32,7 +32,7 @@ def optimizer_work(plan: Plan, rank: int) -> Traffic:
 
 
 def _stages(plan: Plan, rank: int) -> list[int]:
-    ranks = plan.schedule.stage_rank(plan.strategy.pp, plan.strategy.vpp)
+    ranks = plan.stage_rank
     return [stage for stage, owner in enumerate(ranks) if owner == rank]
 
 

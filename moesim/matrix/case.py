@@ -15,6 +15,7 @@ from moesim.base.numeric import Numeric
 from moesim.cost.blocks import Blocks, PricedBlock, chunk_blocks, price_blocks
 from moesim.cost.contention import Contention
 from moesim.cost.memory import RankMemory, rank_memory
+from moesim.cost.once import Once
 from moesim.cost.pipeline import boundary_time, step_times
 from moesim.cost.plan import Plan
 from moesim.cost.stage import PricedOp
@@ -69,10 +70,20 @@ class Timed:
 
 
 class Step:
-    """What a plan alone decides: priced layers, memory, and times; cases that differ in choices share it."""
+    """What a plan alone decides: priced layers, memory, and times; cases that differ in choices share it.
 
-    def __init__(self, plan: Plan, alike: Step | None = None) -> None:
-        self.plan, self._alike = plan, alike
+    Parameters
+    ----------
+    plan
+        The plan.
+    shared
+        Layers and prices that it has in common with other plans of its situation.
+    alike
+        A step whose layers are the same.
+    """
+
+    def __init__(self, plan: Plan, shared: Once, alike: Step | None = None) -> None:
+        self.plan, self.shared, self._alike = plan, shared, alike
         self._timed: dict[bool, Timed] = {}
         self._ops: dict[bool, list[tuple[PricedOp, float]]] = {}
 
@@ -81,14 +92,14 @@ class Step:
         """Priced layers; of half a micro-batch where halves overlap. Those of a step whose layers are alike serve."""
         if self._alike is not None:
             return self._alike.blocks
-        return price_blocks(self.plan.half if self.plan.strategy.two_batch_overlap else self.plan)
+        return price_blocks(self.plan.half if self.plan.strategy.two_batch_overlap else self.plan, self.shared)
 
     @cached_property
     def whole(self) -> Blocks:
         """Priced layers of a whole micro-batch."""
         if self._alike is not None:
             return self._alike.whole
-        return price_blocks(self.plan) if self.plan.strategy.two_batch_overlap else self.blocks
+        return price_blocks(self.plan, self.shared) if self.plan.strategy.two_batch_overlap else self.blocks
 
     @cached_property
     def memory(self) -> tuple[RankMemory, ...]:
@@ -104,7 +115,7 @@ class Step:
         if tight == self.plan.strategy:
             return self.memory
         plan = replace(self.plan, strategy=tight)
-        return rank_memory(plan, price_blocks(plan))
+        return rank_memory(plan, price_blocks(plan, self.shared))
 
     @cached_property
     def uses(self) -> list[tuple[PricedBlock, float]]:
@@ -230,7 +241,7 @@ class Case:
     @property
     def boundaries(self) -> list[int]:
         """Stages behind which activations go to another rank."""
-        ranks = self.plan.schedule.stage_rank(self.plan.strategy.pp, self.plan.strategy.vpp)
+        ranks = self.plan.stage_rank
         return [stage for stage, (here, there) in enumerate(pairwise(ranks)) if here != there]
 
     @property

@@ -30,4 +30,5 @@ def own_situations(problem: Problem) -> list[Situation]:
     if problem.model.moe is None:
         return [even]
     hot = strategy if uneven else strategy.replace(routing=SKEW, rank_imbalance=1.0)
-    return [even, Situation(f"{problem.name}, {hot.routing} experts", problem, hot, count, skewed=True)]
+    name = f"{problem.name}, {hot.routing} experts"
+    return [even, Situation(name, problem, hot, count, skewed=True, common=even.common)]

@@ -15,6 +15,7 @@ from moesim.base.numeric import Numeric
 from moesim.constraints import legal_mask, stages, violations
 from moesim.cost.blocks import price_blocks
 from moesim.cost.machine import Machine
+from moesim.cost.once import Once
 from moesim.cost.plan import Plan
 from moesim.matrix.case import Case, Step
 from moesim.matrix.choices import CHOICES, Choices
@@ -58,7 +59,7 @@ class Situation:
     """A model on a cluster with a strategy; degrees may be arrays, one column for each scenario.
 
     ``micro_batches`` of the strategy; methods that change the replicas change them, so that the global batch stays.
-    ``skewed``: some experts are hotter than others.
+    ``skewed``: some experts are hotter than others. ``common``: what situations of the same problem know of prices.
     """
 
     name: str
@@ -66,10 +67,13 @@ class Situation:
     strategy: Strategy
     micro_batches: int
     skewed: bool = False
+    common: Once = field(default_factory=Once, repr=False)
     _known: dict[tuple[Any, ...], tuple[Case, NDArray[np.bool_]] | None] = field(
         default_factory=dict, repr=False, init=False
     )
-    _steps: dict[tuple[Any, ...], Step] = field(default_factory=dict, repr=False, init=False)
+    _steps: dict[tuple[Any, ...], tuple[Step, NDArray[np.bool_]] | None] = field(
+        default_factory=dict, repr=False, init=False
+    )
     _alike: dict[tuple[Any, ...], Step] = field(default_factory=dict, repr=False, init=False)
 
     @property
@@ -121,8 +125,16 @@ class Situation:
         strategy = strategy.replace(**{name: _plain(getattr(strategy, name)) for name in DEGREES})
         if strategy.shape:  # skewed experts have a column of sizes for each entry
             strategy = strategy.replace(ep=np.broadcast_to(np.asarray(strategy.ep, dtype=float), strategy.shape))
+        gpus = int(np.max(changes.get("num_gpus", self._machine.num_gpus)))
+        key = (strategy_key(strategy), gpus, choices.rank_order)
+        if key not in self._steps:
+            self._steps[key] = self._step(strategy, gpus, choices.rank_order)
+        found = self._steps[key]
+        return None if found is None else (Case(found[0], choices), found[1])
+
+    def _step(self, strategy: Strategy, gpus: int, rank_order: str) -> tuple[Step, NDArray[np.bool_]] | None:
+        """The step of a strategy, and the scenarios in which it is legal; None where it is in none."""
         machine = self._machine
-        gpus = int(np.max(changes.get("num_gpus", machine.num_gpus)))
         if gpus != machine.num_gpus:
             machine = replace(machine, num_gpus=gpus)
         micro_batches = self.micro_batches * self._share(strategy, gpus)
@@ -133,22 +145,28 @@ class Situation:
         candidate = replace(problem.candidate(strategy), global_batch=batch)
         mask = np.broadcast_to(legal_mask(_whole_batches(candidate)), strategy.shape)
         first = _column(strategy, int(np.argmax(mask))) if mask.ndim else strategy
-        if mask.any() and _names_broken(candidate, first, int(micro_batches)) == {"layers-per-stage"}:
+        if not mask.any():
+            return None
+        broken = _names_broken(candidate, first, int(micro_batches))
+        if broken == {"layers-per-stage"}:
             strategy, first = strategy.replace(layout=FIRST_LARGER), first.replace(layout=FIRST_LARGER)
             candidate = replace(candidate, strategy=strategy)
-        if not mask.any() or _names_broken(candidate, first, int(micro_batches)):
+            broken = _names_broken(candidate, first, int(micro_batches))
+        if broken:
             return None
         strategy = _legal_columns(strategy, mask)
         candidate = replace(candidate, strategy=strategy)
-        if choices.rank_order == "arbitrary":
+        if rank_order == "arbitrary":
             machine = arbitrary_order(machine, candidate.mesh)
-        key = (strategy_key(strategy), gpus, choices.rank_order, int(micro_batches))
-        if key not in self._steps:
-            layers = (strategy_key(strategy.replace(schedule="", overlap_p2p=False)), gpus, choices.rank_order)
-            step = Step(self._plan(strategy, machine, candidate, int(micro_batches)), self._alike.get(layers))
-            self._alike.setdefault(layers, step)
-            self._steps[key] = step
-        return Case(self._steps[key], choices), mask
+        layers = (strategy_key(strategy.replace(schedule="", overlap_p2p=False)), gpus, rank_order)
+        step = Step(self._plan(strategy, machine, candidate, int(micro_batches)), self._shared, self._alike.get(layers))
+        self._alike.setdefault(layers, step)
+        return step, mask
+
+    @cached_property
+    def _shared(self) -> Once:
+        """What is known of layers and prices on the situation's machine."""
+        return self.common.once("rates", tuple(self._machine.gpu.rates.values()), Once)
 
     @cached_property
     def _machine(self) -> Machine:

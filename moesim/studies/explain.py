@@ -83,7 +83,7 @@ def rank_ops(plan: Plan, blocks: Blocks, rank: int) -> Iterator[tuple[str, Price
 
     Where halves of a micro-batch overlap, those of a half, twice as often.
     """
-    owners = plan.schedule.stage_rank(plan.strategy.pp, plan.strategy.vpp)
+    owners = plan.stage_rank
     uses: dict[int, int] = {}
     times = plan.num_micro_batches // plan.schedule.pipelines
     if plan.strategy.two_batch_overlap:

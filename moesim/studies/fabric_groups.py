@@ -133,7 +133,7 @@ def axis_traffic(plan: Plan) -> list[AxisTraffic]:
     if plan.shape:
         raise SpecError.single("", "", "a batch of strategies has no single set of groups", "ask about one")
     blocks = price_blocks(plan)
-    owners = plan.schedule.stage_rank(plan.strategy.pp, plan.strategy.vpp)
+    owners = plan.stage_rank
     most: dict[tuple[str, Pattern], float] = {}
     for rank in range(plan.strategy.pp):
         sums: dict[tuple[str, Pattern], float] = {}
@@ -158,7 +158,7 @@ def _stage(plan: Plan, blocks: Blocks, stage: int) -> Iterator[tuple[str, Patter
                 rows = float(work.tokens * work.top_k * work.row_bytes)
                 yield "ep", "all-to-all", rows * (1 - 1 / float(mesh.ep)) * times
     if plan.strategy.pp > 1:
-        owners = plan.schedule.stage_rank(plan.strategy.pp, plan.strategy.vpp)
+        owners = plan.stage_rank
         sides = [other for other in (stage - 1, stage + 1) if 0 <= other < len(owners)]
         sends = sum(owners[other] != owners[stage] for other in sides)
         yield "pp", "ring", float(sends * 2 * plan.setting.local_tokens * plan.model.hidden * times)

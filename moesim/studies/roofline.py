@@ -159,7 +159,7 @@ def step_calls(plan: Plan, blocks: Blocks, rank: int) -> Iterator[Call]:
         seconds = gemm_time(product, plan.machine.gpu)
         yield Call("step", PricedOp(Op("newton-schulz", "gemm", product), seconds, 0), max(round(float(times)), 1))
     kinds = {kind for kind, _ in plan_graph(plan).rows}
-    owners = plan.schedule.stage_rank(plan.strategy.pp, plan.strategy.vpp)
+    owners = plan.stage_rank
     for stage in (index for index, owner in enumerate(owners) if owner == rank):
         messages = stage_messages(plan, stage) if "reduce" in kinds else ()
         messages += gather_messages(plan, plan.trained[stage]) if "gather" in kinds else ()

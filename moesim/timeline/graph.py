@@ -15,6 +15,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from moesim.timeline.whole import whole_starts
+
 IntArray = NDArray[np.int64]
 
 
@@ -90,13 +92,14 @@ class Graph:
         """What a run gathers, level by level: only the columns of `preds` that a level uses."""
         preds, delay_rows = np.ascontiguousarray(self.preds.T), np.ascontiguousarray(self.delay_row.T)
         used = (preds[1:] != self.num_tasks) * np.arange(1, len(preds))[:, None]
+        before, columns = preds[0], list(zip(preds[1:], delay_rows[1:], strict=True))
         starts = [level.start for level in self.levels]
         widths = np.maximum.reduceat(used.max(axis=0), starts).tolist() if starts and len(used) else [0] * len(starts)
         return tuple(
             Level(
                 level,
-                preds[0, level],
-                tuple((preds[j, level], delay_rows[j, level]) for j in range(1, width + 1)),
+                before[level],
+                tuple([(waits[level], rows[level]) for waits, rows in columns[:width]]),
             )
             for level, width in zip(self.levels, widths, strict=True)
         )
@@ -140,8 +143,10 @@ def level_graph(
     before = np.full(n, n)
     before[by_lane[1:]] = np.where(first[1:], n, by_lane[:-1])
 
+    if level is None:
+        level = whole_starts(lane, preds, np.ones(n, np.int64))
     if level is not None:
-        added = np.lexsort((lane, level))
+        added = by_lane[np.argsort(level[by_lane], kind="stable")]
         bounds = np.cumsum([0, *np.bincount(level)]).tolist()
     else:
         steps, finished = _steps(by_lane, np.flatnonzero(first), preds)

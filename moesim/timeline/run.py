@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from moesim.timeline.graph import Graph, IntArray
+from moesim.timeline.whole import whole_starts
 
 FloatArray = NDArray[np.float64]
 
@@ -93,6 +94,16 @@ def run(graph: Graph, durations: ArrayLike, delays: ArrayLike | None = None) -> 
     if delays is None:
         waits = np.zeros((int(graph.delay_row.max(initial=0)) + 1, *batch))
     return Run(graph, start.reshape(shape), end[:-1].reshape(shape), waits.reshape(len(waits), *batch))
+
+
+def run_whole(graph: Graph, durations: IntArray) -> Run:
+    """The run of whole durations without delays. (rows,)"""
+    lengths = durations[graph.duration_row]
+    start = whole_starts(graph.lane, graph.preds[:, 1:], lengths)
+    if start is None:
+        return run(graph, durations)
+    delays = np.zeros(int(graph.delay_row.max(initial=0)) + 1)
+    return Run(graph, start.astype(float), (start + lengths).astype(float), delays)
 
 
 def run_columns(

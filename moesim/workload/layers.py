@@ -15,10 +15,11 @@ from moesim.workload.recompute import RecomputePolicy
 from moesim.workload.setting import Setting
 
 
-def layer_block(layer: Layer, hidden: int, setting: Setting) -> Block:
-    """One decoder layer, nothing recomputed."""
+def layer_block(layer: Layer, hidden: int, setting: Setting, attention: Block | None = None) -> Block:
+    """One decoder layer, nothing recomputed; `attention`: what stands before its feed-forward, where that was made."""
     norms = layer.norms // 2
-    attention = _scoped(attention_block(layer.attention, hidden, setting, norms), {"": "attn"})
+    if attention is None:
+        attention = attention_part(layer, hidden, setting)
     if isinstance(layer.feed_forward, Moe):
         rest = _scoped(expert_block(layer.feed_forward, hidden, setting, norms), AHEAD | {"": "moe"})
     else:
@@ -27,6 +28,11 @@ def layer_block(layer: Layer, hidden: int, setting: Setting) -> Block:
     if setting.fusion.operators:
         whole = operator_by_operator(whole)
     return fused(whole, setting.fusions, setting.recipe.cast_bytes)
+
+
+def attention_part(layer: Layer, hidden: int, setting: Setting) -> Block:
+    """What stands before the feed-forward of a layer."""
+    return _scoped(attention_block(layer.attention, hidden, setting, layer.norms // 2), {"": "attn"})
 
 
 AHEAD = {"router": "moe-router", "expert-norm": "moe-router", "shared": "moe-router"}

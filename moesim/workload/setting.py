@@ -167,6 +167,20 @@ class Setting:
         return replace(self, replicated=0, products=ExpertProducts(), fusions=())
 
     @property
+    def dense(self) -> "Setting":
+        """The same as whatever lies outside the experts sees it."""
+        return replace(
+            self,
+            overlap_shared_expert=False,
+            routed_load=1.0,
+            passes=LayoutPasses(),
+            skew=None,
+            replicated=0,
+            node_limit=None,
+            products=ExpertProducts(),
+        )
+
+    @property
     def tokens(self) -> Numeric:
         """Tokens that one tensor-parallel group works on, b s / cp. [-]"""
         return self.sequences * self.sequence_length / self.mesh.cp

@@ -1,6 +1,7 @@
 """A strategy: every choice that a user makes about how a model is trained on a cluster."""
 
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -75,7 +76,7 @@ class Strategy:
         """Return a copy with some fields changed."""
         return replace(self, **changes)
 
-    @property
+    @cached_property
     def shape(self) -> tuple[int, ...]:
         """Shape of the batch that the degrees span; ``()`` for one run."""
         return np.broadcast_shapes(*(np.shape(getattr(self, name)) for name in DEGREES))

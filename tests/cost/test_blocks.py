@@ -6,6 +6,7 @@ import pytest
 
 import moesim
 from moesim.cost.blocks import chunk_blocks, price_blocks
+from moesim.cost.once import Once
 from moesim.cost.price import launches
 from moesim.workload.ops import Gemm, Message
 
@@ -24,6 +25,27 @@ def test_equal_layers_are_priced_once(small, variants):
     assert len(price_blocks(small.plan())) == 3  # layer, embedding, head
     assert len(price_blocks(plan_of(small, pp=2, recompute=("full:2",)))) == 4  # recomputed and kept layers
     assert set(price_blocks(variants["latent"].plan())) > {"embedding", "head"}
+
+
+@pytest.mark.parametrize("kind", ["latent", "small"])
+def test_prices_that_plans_share_are_those_of_each_alone(small, variants, kind):
+    problem, known = variants.get(kind, small), Once()
+    for changes in (
+        {},
+        {"tp": 1, "ep": 1},
+        {"ep": 16, "transport": "deepep"},
+        {"precision": "fp8-current", "recompute": ("full",)},
+        {"routing": "zipf:0.5", "rank_imbalance": 1.0},
+        {**FSDP, "overlap_tp": True},
+    ):
+        plan = plan_of(problem, **changes)
+        alone, shared = price_blocks(plan), price_blocks(plan, known)
+        for name, block in alone.items():
+            assert (block.forward, block.backward, block.block) == (
+                shared[name].forward,
+                shared[name].backward,
+                shared[name].block,
+            )
 
 
 def test_a_layer_launches_as_many_kernels_as_were_counted_for_it_or_for_each_operation(small):

@@ -5,13 +5,13 @@ from itertools import product
 
 import pytest
 
-from moesim.workload.layers import layer_block, recomputed, saved_bytes
+from moesim.workload.layers import attention_part, layer_block, recomputed, saved_bytes
 from moesim.workload.mesh import Mesh
 from moesim.workload.model import Attention, Dense, LatentAttention, Layer, Moe
 from moesim.workload.ops import CATEGORIES, ExpertLeg, Gemm, Message, Traffic
 from moesim.workload.precision import recipes
 from moesim.workload.recompute import policies
-from moesim.workload.setting import Fusion, LayoutPasses, Setting
+from moesim.workload.setting import ExpertProducts, Fusion, LayoutPasses, Setting
 
 LENGTH, HIDDEN = 4096, 2048
 LAYER = Layer(Attention(32, 4, 128, True), Moe(64, 4, 768))
@@ -71,6 +71,17 @@ def test_saved_tensors_of_a_dense_layer():
     assert kept(block(layer=KINDS["four norms"])) == ATTENTION | dense | behind
     plain = kept(block(layer=replace(DENSE, feed_forward=Dense(8192, gated=False))))
     assert plain["mlp-up-output"] == plain["mlp-activation-output"] == 2 * TOKENS * 8192
+
+
+@pytest.mark.parametrize("layer", [DENSE, KINDS["four norms"]])
+def test_experts_change_nothing_of_a_dense_layer_nor_of_attention(layer):
+    plain = Setting(1, LENGTH, Mesh(64, 2, 1, 1, 1, 8), recipes.get("bf16"))
+    routed = replace(
+        plain, passes=PASSES, routed_load=1.5, products=ExpertProducts(waves=2), overlap_shared_expert=True
+    )
+    assert routed != plain == routed.dense
+    assert layer_block(layer, HIDDEN, routed) == layer_block(layer, HIDDEN, plain)
+    assert attention_part(LAYER, HIDDEN, routed) == attention_part(LAYER, HIDDEN, plain)
 
 
 def test_saved_tensors_of_latent_attention():

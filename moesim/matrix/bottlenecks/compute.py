@@ -57,9 +57,14 @@ def _written_seconds(case: Case, priced: PricedOp, work: Gemm) -> Numeric:
     """Seconds of a product whose result is written, whether or not it is summed into a buffer of gradients. [s]"""
     if not work.accumulate:
         return priced.seconds
-    plan, plain = case.plan, replace(work, accumulate=False)
-    op = replace(priced.op, work=plain)
-    return plan.once(op.category, plain, lambda: op_time(op, plan.mesh, plan.machine, plan.transport))
+    plan = case.plan
+
+    def written() -> Numeric:
+        return op_time(
+            replace(priced.op, work=replace(work, accumulate=False)), plan.mesh, plan.machine, plan.transport
+        )
+
+    return case.step.shared.once("written", (priced.op.category, work), written)
 
 
 def model_kernels(case: Case) -> Terms:

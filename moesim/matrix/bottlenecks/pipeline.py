@@ -10,12 +10,12 @@ from moesim.cost.chunk_graph import SM
 from moesim.cost.pipeline import plan_graph
 from moesim.matrix.bottlenecks import Bottleneck, bottlenecks
 from moesim.matrix.case import Case, Terms
-from moesim.timeline.run import run
+from moesim.timeline.run import run_whole
 from moesim.timeline.step import StepGraph
 from moesim.timeline.walk import idle_fraction
 
 SOURCE = "olmo-core-report"
-SLOTS = {"F": 1.0, "BW": 2.0, "B": 1.0, "W": 1.0, "OV": 3.0}
+SLOTS = {"F": 1, "BW": 2, "B": 1, "W": 1, "OV": 3}
 """Length of a task in slots: a backward takes twice a forward."""
 
 
@@ -27,10 +27,10 @@ def bubbles(case: Case) -> Terms:
 @lru_cache(maxsize=256)
 def idle_slots(graph: StepGraph) -> float:
     """Idle share of a step whose chunks all take the same time, and whose messages and updates take none. [-]"""
-    durations = np.zeros(graph.num_rows)
+    slots = np.zeros(graph.num_rows, np.int64)
     for (kind, _), row in graph.rows.items():
-        durations[row] = SLOTS.get(kind, 0.0)
-    return float(idle_fraction(graph, run(graph.graph, durations)))
+        slots[row] = SLOTS.get(kind, 0)
+    return float(idle_fraction(graph, run_whole(graph.graph, slots)))
 
 
 def _hand_offs(case: Case) -> Numeric:
@@ -59,7 +59,7 @@ def _hot_rank_seconds(case: Case) -> Numeric:
 def _busy_stage_seconds(case: Case) -> Numeric:
     """Kernels of the busiest pipeline rank less those of the mean. [s]"""
     plan = case.plan
-    ranks = plan.schedule.stage_rank(plan.strategy.pp, plan.strategy.vpp)
+    ranks = plan.stage_rank
     by_rank: dict[int, Numeric] = dict.fromkeys(ranks, 0.0)
     spent: dict[int, Numeric] = {}
     for stage, rank in zip(plan.stages, ranks, strict=True):

@@ -35,7 +35,7 @@ def _class_exposed(case: Case, name: str) -> Numeric:
 def _kept_reduction(case: Case) -> Numeric:
     """What an all-reduce takes longer than the reduce-scatter in its place, on the pipeline rank that loses most. [s]"""
     plan = case.plan
-    ranks = plan.schedule.stage_rank(plan.strategy.pp, plan.strategy.vpp)
+    ranks = plan.stage_rank
     longer: dict[int, Numeric] = dict.fromkeys(ranks, 0.0)
     for stage, rank in enumerate(ranks):
         scattered = tuple(one for one in stage_messages(plan, stage) if one.collective == "reduce-scatter")

@@ -125,7 +125,7 @@ def frame(
     kinds_of, holdings = shared
     plan = column_plan(problem, strategy, stages)
     kinds = np.array(kinds_of.of(stages))
-    owners = np.array(plan.schedule.stage_rank(strategy.pp, strategy.vpp))
+    owners = np.array(plan.stage_rank)
     used = tuple(int(kind) for kind in np.unique(kinds))
     local = np.searchsorted(used, kinds)
     owned = [np.flatnonzero(owners == rank) for rank in range(strategy.pp)]
