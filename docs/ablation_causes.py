@@ -46,6 +46,8 @@ CAUSES = {
     ),
     "ABL-089": GB200_HOST.format("the repeated up-projection costs its launches, not its products."),
     "ABL-090": GB200_HOST.format("graphs take away more launches than the estimate has exposed."),
+    "ABL-095": "Exchange. DeepEP inside a rack was not measured by anybody: what it does in a node of eight H100 is carried over to 32 "
+    "ranks and to twice the NVLink, and comes out a fourteenth of the step slower than HybridEP, where an eighth was measured.",
     "ABL-099": "Pipeline of 32 ranks with one layer a chunk: predicted 17.6 s, measured 24.2 s. Host and uneven "
     "ranks, see `zoo-004` in "
     "accuracy.md. The side with FSDP, 17.6 s, is predicted within 5 %.",
