@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from moesim.timeline.run import run
-from moesim.timeline.schedule import Op, kept_chunks, program_slots, v_shape
+from moesim.timeline.schedule import Op, backward_first, kept_chunks, program_array, program_slots, v_shape
 from moesim.timeline.schedules import schedules
 from moesim.timeline.schedules.zb_h1 import ZeroBubbleH1
 from moesim.timeline.squeeze import FIRST_HALF, FORWARD, SECOND_HALF, Squeeze, building_block
@@ -214,3 +214,19 @@ def test_what_a_schedule_cannot_do_names_the_rule_and_the_legal_values(name, sha
     assert (
         str(shape[0]) in violation.message or str(shape[1]) in violation.message or str(shape[2]) in violation.message
     )
+
+
+def test_of_a_pair_that_runs_as_one_task_the_backward_lets_go_first():
+    """A rank alone, with one forward ahead: F0, then (F1, B0), (F2, B1) and so on; two micro-batches are never held whole."""
+    (program,) = schedules.get("1f1b").order(1, 4, 1, 1)
+    swapped = backward_first(program)
+    assert [(Op(op).name, micro_batch) for op, _, micro_batch, _ in swapped.tolist()][:5] == [
+        ("F", 0),
+        ("BW", 0),
+        ("F", 1),
+        ("BW", 1),
+        ("F", 2),
+    ]
+    assert [int(kept_chunks(one)[1].max()) for one in (program, swapped)] == [2, 1]
+    (alike,) = schedules.get("1f1b").order(1, 4, 1, 0)  # a pair of one micro-batch stays
+    assert backward_first(alike).tolist() == program_array(alike).tolist()
