@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 
@@ -12,8 +13,7 @@ LANES = ("host", "sm", "tp", "ep", "cp", "dp")
 HOST, SM, TP, EP, CP, DP = range(len(LANES))
 
 
-@dataclass(frozen=True)
-class Task:
+class Task(NamedTuple):
     """What the graph needs to know of an operation: lane, positions of the operations it needs, and how it waits."""
 
     lane: int

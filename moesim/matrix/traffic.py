@@ -117,15 +117,17 @@ def _sum(case: Case, found: Iterator[tuple[Message, float]]) -> Numeric:
 def crossing_bytes(case: Case) -> Terms:
     """Bytes that leave the NVLink domain of a rank in a step, by class. [B]"""
     plan = case.plan
+    shares: dict[tuple[str, str], Numeric] = {}
+
+    def share(message: Message) -> Numeric:
+        key = (message.collective, message.axis)
+        if key not in shares:
+            shares[key] = crossing_share(message.collective, plan.group(message.axis))
+        return shares[key]
+
     found: Terms = {"ep": expert_crossing(case)}
     for name, several in (("tp", messages(case, "tp")), ("cp", messages(case, "cp")), ("dp", state_messages(case))):
-        found[name] = sum(
-            (
-                n * one.size * crossing_share(one.collective, plan.machine.group(plan.mesh, one.axis))
-                for one, n in several
-            ),
-            0.0,
-        )
+        found[name] = sum((n * one.size * share(one) for one, n in several), 0.0)
     crossings: Numeric = sum((plan.boundary_crosses_nodes(stage) for stage in case.boundaries), 0.0)
     found["pp"] = 2 * crossings * case.boundary_bytes * plan.num_micro_batches / case.ranks
     return found
