@@ -69,7 +69,8 @@ class _Tasks:
         """Add a task behind those of its lane and return its number."""
         level = self._reached[lane]
         for pred in preds:
-            level = max(level, self.level[pred])
+            if self.level[pred] > level:
+                level = self.level[pred]
         self._reached[lane] = level + 1
         self.lane.append(lane)
         self.row.append(row)

@@ -25,7 +25,7 @@ from moesim.matrix.choices import Choices
 from moesim.timeline.run import Run, run
 from moesim.timeline.step import StepGraph
 from moesim.workload.fusions.permute import PASSES
-from moesim.workload.ops import ExpertLeg, FusedExperts, Work
+from moesim.workload.ops import ExpertLeg, FusedExperts, Message, Work
 
 AGAIN = " again"
 """What the name of a repeated operation ends with."""
@@ -87,6 +87,7 @@ class Step:
         self.plan, self.shared, self._alike = plan, shared, alike
         self._timed: dict[bool, Timed] = {}
         self._ops: dict[bool, list[tuple[PricedOp, float]]] = {}
+        self._messages: dict[bool, list[tuple[str, Message, float]]] = {}
         self._legs: dict[bool, list[tuple[PricedOp, ExpertLeg, float]]] = {}
 
     @cached_property
@@ -138,6 +139,16 @@ class Step:
             everything = ((priced, times) for block, times in self.uses for priced in (*block.forward, *block.backward))
             self._ops[moves] = [one for one in everything if moves or not _moves_rows(one[0])]
         return self._ops[moves]
+
+    def messages(self, moves: bool) -> list[tuple[str, Message, float]]:
+        """Class of every message inside of layers, the message, and how often a step has it. [-]"""
+        if moves not in self._messages:
+            self._messages[moves] = [
+                (priced.op.category, priced.op.work, times)
+                for priced, times in self.ops(moves)
+                if isinstance(priced.op.work, Message)
+            ]
+        return self._messages[moves]
 
     def legs(self, moves: bool) -> list[tuple[PricedOp, ExpertLeg, float]]:
         """Every leg of the expert exchange, those inside of persistent kernels too, and how often a step has it. [-]"""
@@ -256,6 +267,11 @@ class Case:
     def ops(self) -> list[tuple[PricedOp, float]]:
         """Every operation and how often a rank runs it in a step. [-]"""
         return self.step.ops(self.choices.movement == "sent")
+
+    def messages(self, category: str) -> list[tuple[Message, float]]:
+        """Messages of a class inside of layers, with how often a rank has each in a step. [-]"""
+        every = self.step.messages(self.choices.movement == "sent")
+        return [(message, times) for kind, message, times in every if kind == category]
 
     def legs(self) -> list[tuple[PricedOp, ExpertLeg, float]]:
         """Every leg of the expert exchange, those inside of persistent kernels too."""

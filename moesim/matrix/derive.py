@@ -121,8 +121,13 @@ def _terms(terms: Terms, classes: Any, shape: tuple[int, ...], legal: NDArray[np
     """Terms that count, one entry for each legal scenario: of classes of traffic only the method's own."""
     own = {name: value for name, value in terms.items() if classes is None or name in classes or name not in OWN}
     plain = {name: value() if callable(value) else value for name, value in own.items()}
-    return {name: np.broadcast_to(np.asarray(value, dtype=float), shape)[legal] for name, value in plain.items()}
+    found = {}
+    for name, value in plain.items():
+        columns = np.empty(shape)
+        columns[...] = value
+        found[name] = columns[legal]
+    return found
 
 
 def _sum(terms: dict[str, FloatArray], legal: NDArray[np.bool_]) -> FloatArray:
-    return sum(terms.values(), np.zeros(int(legal.sum())))
+    return sum(terms.values(), np.zeros(np.count_nonzero(legal)))
