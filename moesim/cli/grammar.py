@@ -276,6 +276,11 @@ def writable(endings: Sequence[str] = ANSWERS, **files: Path | None) -> None:
     problems.raise_if_any()
 
 
+def wants_json(as_json: bool, output: Path | None) -> bool:
+    """Whether an answer is asked for as plain values, by an option or by the name of the file."""
+    return as_json or (output is not None and output.suffix == ".json")
+
+
 def deliver(plain: Any, shown: Any, as_json: bool, output: Path | None) -> None:
     """Print or write an answer: JSON where asked for (or where the file is called .json), otherwise as people read it.
 
@@ -286,7 +291,7 @@ def deliver(plain: Any, shown: Any, as_json: bool, output: Path | None) -> None:
     shown
         The same as a rich renderable.
     """
-    if as_json or (output is not None and output.suffix == ".json"):
+    if wants_json(as_json, output):
         text = json.dumps(plain, indent=2, allow_nan=False) + "\n"
         if output is None:
             typer.echo(text, nl=False)

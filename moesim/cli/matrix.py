@@ -48,7 +48,6 @@ def command(
     situations = _situations(scenario, changes, seed)
 
     from moesim.matrix.answer import answer
-    from moesim.report import matrix as report
 
     found = answer(situations, columns, rows, own=scenario)
     if output is not None and output.suffix in (".svg", ".png", ".pdf"):
@@ -58,12 +57,17 @@ def command(
         return
     if output is not None and output.suffix in (".csv", ".html"):
         from moesim.base.files import write_atomically
+        from moesim.report.matrix import csv_text
         from moesim.report.matrix_page import page
 
-        write_atomically(output, report.csv_text(found, size) if output.suffix == ".csv" else page(found))
+        write_atomically(output, csv_text(found, size) if output.suffix == ".csv" else page(found))
         return
-    shown = report.evidence(found) if cell else report.table(found, size)
-    grammar.deliver(found.to_dict(evidence=cell is not None), shown, as_json, output)
+    if grammar.wants_json(as_json, output):
+        grammar.deliver(found.to_dict(evidence=cell is not None), None, as_json, output)
+        return
+    from moesim.report import matrix as report
+
+    grammar.deliver(None, report.evidence(found) if cell else report.table(found, size), as_json, output)
 
 
 def _chosen(

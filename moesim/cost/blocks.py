@@ -130,7 +130,7 @@ def host_times(plan: Plan) -> HostTimes:
 
 
 def _as(ops: tuple[Op, ...], priced: list[PricedOp]) -> Ops:
-    return tuple(replace(price, op=op) for op, price in zip(ops, priced, strict=True))
+    return tuple(price._replace(op=op) for op, price in zip(ops, priced, strict=True))
 
 
 def plan_blocks(plan: Plan) -> Blocks:
@@ -212,8 +212,8 @@ def _burst_blocks(plan: Plan, shared: Once | None) -> Blocks:
     embedding = embedding_params(model, mesh, plan.sequence_length)
     head = head_params(model, mesh, own_embedding=len(plan.stages) == 1)
     found = Blocks(embedding=_priced(plan, ends[0], embedding), head=_priced(plan, ends[1], head))
-    for stage in plan.stages:
-        for key in _keys(plan, stage):
+    for first in dict.fromkeys(plan.alike):
+        for key in _keys(plan, plan.stages[first]):
             if key not in found:
                 found[key] = _layer(plan, known, *key)
     if model.mtp_layers:
@@ -328,6 +328,7 @@ def _prices(ops: tuple[Op, ...], block: PricedBlock) -> Ops:
     """Operations with their times; the software's launches per layer count all but those that a method has added."""
     plan, clocked = block.plan, block.clocked
     mesh, machine = plan.mesh, plan.machine
+    captured = {scope: plan.captures(scope) for scope in {op.scope for op in ops}}
 
     def seconds(op: Op) -> Numeric:
         at = clocked.plan if clocked is not None and follows_clock(op.work) else plan
@@ -335,8 +336,8 @@ def _prices(ops: tuple[Op, ...], block: PricedBlock) -> Ops:
 
     def launches(op: Op) -> Numeric:
         times = 1.0 if op.name.removesuffix(" again") in block.added else block.scale
-        captured = plan.captures(op.scope)
-        return times * launch_time(op, mesh, machine, captured) + calls_time(op, machine, captured)
+        replayed = captured[op.scope]
+        return times * launch_time(op, mesh, machine, replayed) + calls_time(op, machine, replayed)
 
     return tuple(PricedOp(op, seconds(op), launches(op)) for op in ops)
 

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 
@@ -12,8 +13,7 @@ LANES = ("host", "sm", "tp", "ep", "cp", "dp")
 HOST, SM, TP, EP, CP, DP = range(len(LANES))
 
 
-@dataclass(frozen=True)
-class Task:
+class Task(NamedTuple):
     """What the graph needs to know of an operation: lane, positions of the operations it needs, and how it waits."""
 
     lane: int
@@ -69,7 +69,8 @@ class _Tasks:
         """Add a task behind those of its lane and return its number."""
         level = self._reached[lane]
         for pred in preds:
-            level = max(level, self.level[pred])
+            if self.level[pred] > level:
+                level = self.level[pred]
         self._reached[lane] = level + 1
         self.lane.append(lane)
         self.row.append(row)

@@ -10,6 +10,7 @@ it hides behind what the device still has to do: without a sync the host is ahea
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,8 +36,7 @@ class HostTimes:
     chunk: Numeric = 0.0
 
 
-@dataclass(frozen=True)
-class PricedOp:
+class PricedOp(NamedTuple):
     """An operation with its time on its lane and the time the host takes to launch it. [s]"""
 
     op: Op
@@ -46,9 +46,10 @@ class PricedOp:
     @property
     def lane(self) -> int:
         """Stream it runs on."""
-        return {"tp": TP, "ep": EP, "cp": CP, "dp": DP}.get(self.op.category, SM)
+        return _LANES.get(self.op.category, SM)
 
 
+_LANES = {"tp": TP, "ep": EP, "cp": CP, "dp": DP}
 Ops = tuple[PricedOp, ...]
 
 
@@ -197,14 +198,16 @@ def chunk_work(
             distinct[id(piece.ops)] = len(lists)
             lists.append(piece.ops)
     flat = [priced for ops in lists for priced in ops]
-    device = _columns([priced.seconds * keep.get(priced.op.category, 1.0) for priced in flat], shape)
+    names = [priced.op.category for priced in flat]
+    device = _columns([priced.seconds for priced in flat], shape)
+    for category, kept in keep.items():
+        device[[name == category for name in names]] *= kept
     shown = keep.get("host", 1.0)
-    launched = _columns([priced.launch * shown for priced in flat], shape)
+    launched = _columns([priced.launch for priced in flat], shape) * shown
     waits = _columns([host.sync * shown, host.chunk * shown], shape)
     lanes = np.array([priced.lane for priced in flat], dtype=np.int64)
     contention = sm_share if isinstance(sm_share, Contention) else Contention(sm_share)
     counts = _uses(pieces, distinct, lists)
-    names = [priced.op.category for priced in flat]
     if flat:
         # gathers first: they slow all kernels alike, so that kernels with and without a leg beside them stay in proportion
         device = stretched(device, names, lanes == DP, lanes == SM, counts, Contention(contention.gathers))

@@ -70,7 +70,9 @@ def change(cell: Cell) -> dict[str, float] | None:
     ratios = cell.ratios
     if not len(ratios):
         return None
-    return {"median": float(np.median(ratios)), "low": float(ratios.min()), "high": float(ratios.max())}
+    in_order = np.sort(ratios)
+    middle = in_order[(len(in_order) - 1) // 2 : len(in_order) // 2 + 1]  # one or two; np.median would load numpy.ma
+    return {"median": float(middle.mean()), "low": float(in_order[0]), "high": float(in_order[-1])}
 
 
 def cell_dict(cell: Cell, evidence: bool) -> dict[str, Any]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import math
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from itertools import pairwise
@@ -16,7 +17,7 @@ from moesim.cost.blocks import Blocks, PricedBlock, chunk_blocks, price_blocks
 from moesim.cost.contention import Contention
 from moesim.cost.memory import RankMemory, rank_memory
 from moesim.cost.once import Once
-from moesim.cost.pipeline import boundary_time, step_times
+from moesim.cost.pipeline import StepTimes, boundary_time, step_times
 from moesim.cost.plan import Plan
 from moesim.cost.stage import PricedOp
 from moesim.cost.transports.deduplicated import Deduplicated
@@ -24,7 +25,7 @@ from moesim.matrix.choices import Choices
 from moesim.timeline.run import Run, run
 from moesim.timeline.step import StepGraph
 from moesim.workload.fusions.permute import PASSES
-from moesim.workload.ops import ExpertLeg, FusedExperts
+from moesim.workload.ops import ExpertLeg, FusedExperts, Message, Work
 
 AGAIN = " again"
 """What the name of a repeated operation ends with."""
@@ -86,6 +87,8 @@ class Step:
         self.plan, self.shared, self._alike = plan, shared, alike
         self._timed: dict[bool, Timed] = {}
         self._ops: dict[bool, list[tuple[PricedOp, float]]] = {}
+        self._messages: dict[bool, list[tuple[str, Message, float]]] = {}
+        self._legs: dict[bool, list[tuple[PricedOp, ExpertLeg, float]]] = {}
 
     @cached_property
     def blocks(self) -> Blocks:
@@ -123,8 +126,8 @@ class Step:
         count: dict[int, float] = {}
         found: dict[int, PricedBlock] = {}
         passes = self.plan.num_micro_batches * (2 if self.plan.strategy.two_batch_overlap else 1)
-        for stage in self.plan.stages:
-            for block in chunk_blocks(self.plan, stage, self.blocks):
+        for chunk in self.plan.of_stages(lambda stage: chunk_blocks(self.plan, stage, self.blocks)):
+            for block in chunk:
                 found[id(block)] = block
                 count[id(block)] = count.get(id(block), 0.0) + 1.0
         share = passes / self.plan.schedule.pipelines / self.plan.strategy.pp
@@ -137,13 +140,32 @@ class Step:
             self._ops[moves] = [one for one in everything if moves or not _moves_rows(one[0])]
         return self._ops[moves]
 
+    def messages(self, moves: bool) -> list[tuple[str, Message, float]]:
+        """Class of every message inside of layers, the message, and how often a step has it. [-]"""
+        if moves not in self._messages:
+            self._messages[moves] = [
+                (priced.op.category, priced.op.work, times)
+                for priced, times in self.ops(moves)
+                if isinstance(priced.op.work, Message)
+            ]
+        return self._messages[moves]
+
+    def legs(self, moves: bool) -> list[tuple[PricedOp, ExpertLeg, float]]:
+        """Every leg of the expert exchange, those inside of persistent kernels too, and how often a step has it. [-]"""
+        if moves not in self._legs:
+            self._legs[moves] = [
+                (priced, leg, times) for priced, times in self.ops(moves) for leg in _legs(priced.op.work)
+            ]
+        return self._legs[moves]
+
     def timed(self, moves: bool) -> Timed:
         """The step, and without each class of communication that it has; `moves`: routed rows have to be sent."""
         if moves not in self._timed:
-            self._timed[moves] = self._run(moves)
+            run_together([(self, moves)])
         return self._timed[moves]
 
-    def _run(self, moves: bool) -> Timed:
+    def _unrun(self, moves: bool) -> tuple[StepTimes, tuple[str, ...]]:
+        """The step before it is run, and the class that each row of its columns leaves out."""
         present = {name: np.any(np.asarray(self.plan.mesh.size(name)) > 1) for name in ("ep", "tp", "cp", "pp")}
         rows = ("", *(name for name, any_of_it in present.items() if any_of_it), "dp")
         shape = (len(rows), *self.plan.shape)
@@ -154,8 +176,41 @@ class Step:
             hidden: NDArray[np.float64] = np.ones((len(rows), *(1,) * len(self.plan.shape)))
             hidden[row] = 0.0
             keep[name] = hidden * (name != "ep" or moves)
-        times = step_times(plan, self.whole, keep)
-        return Timed(times.graph, run(times.graph.graph, times.durations, times.delays), rows)
+        return step_times(plan, self.whole, keep), rows
+
+
+def _legs(work: Work) -> tuple[ExpertLeg, ...]:
+    """Legs of the expert exchange in an operation."""
+    if isinstance(work, FusedExperts):
+        return work.dispatch, work.combine
+    return (work,) if isinstance(work, ExpertLeg) else ()
+
+
+COLUMNS = 1024
+"""Columns of a batch of steps: so many stay in cache. [-]"""
+
+
+def run_together(wanted: Iterable[tuple[Step, bool]]) -> None:
+    """Run steps that were not run yet; those that have a graph in common are columns of one run.
+
+    `wanted`: each step, and whether routed rows have to be sent.
+    """
+    alike: dict[tuple[int, tuple[int, ...]], list[tuple[Step, bool, StepTimes, tuple[str, ...]]]] = {}
+    for step, moves in dict.fromkeys(wanted):
+        if moves not in step._timed:
+            times, rows = step._unrun(moves)
+            alike.setdefault((id(times.graph), times.durations.shape[1:]), []).append((step, moves, times, rows))
+    for (_, shape), several in alike.items():
+        most = max(COLUMNS // math.prod(shape), 1)
+        for low in range(0, len(several), most):
+            batch = several[low : low + most]
+            graph = batch[0][2].graph
+            durations, delays = (
+                np.stack([getattr(times, name) for _, _, times, _ in batch], axis=1) for name in ("durations", "delays")
+            )
+            result = run(graph.graph, durations, delays)
+            for index, (step, moves, _, rows) in enumerate(batch):
+                step._timed[moves] = Timed(graph, result.at(index), rows)
 
 
 class Case:
@@ -213,14 +268,14 @@ class Case:
         """Every operation and how often a rank runs it in a step. [-]"""
         return self.step.ops(self.choices.movement == "sent")
 
-    def legs(self) -> Iterator[tuple[PricedOp, ExpertLeg, float]]:
+    def messages(self, category: str) -> list[tuple[Message, float]]:
+        """Messages of a class inside of layers, with how often a rank has each in a step. [-]"""
+        every = self.step.messages(self.choices.movement == "sent")
+        return [(message, times) for kind, message, times in every if kind == category]
+
+    def legs(self) -> list[tuple[PricedOp, ExpertLeg, float]]:
         """Every leg of the expert exchange, those inside of persistent kernels too."""
-        for priced, times in self.ops():
-            if isinstance(priced.op.work, ExpertLeg):
-                yield priced, priced.op.work, times
-            elif isinstance(priced.op.work, FusedExperts):
-                yield priced, priced.op.work.dispatch, times
-                yield priced, priced.op.work.combine, times
+        return self.step.legs(self.choices.movement == "sent")
 
     @property
     def deduplicates(self) -> bool:

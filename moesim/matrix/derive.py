@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from numpy.typing import NDArray
 
 from moesim.cost.pipeline import COMMUNICATION
 from moesim.matrix.bottlenecks import Bottleneck, asked, bottlenecks, rows
-from moesim.matrix.case import Case, Terms
+from moesim.matrix.case import Case, Terms, run_together
 from moesim.matrix.cells import Cell, FloatArray, Matrix, Sample, decided
 from moesim.matrix.methods import Knob, Method, Pair, columns, methods
 from moesim.matrix.rule import PRICED_TOLERANCE, TOLERANCE, compare
@@ -26,48 +27,81 @@ def derive(
     """Derive the cells of some methods and bottlenecks; left out, of the 20 methods and all bottlenecks."""
     chosen = tuple(columns() if method_names is None else method_names)
     names = tuple(rows() if row_names is None else row_names)
+    tried = {name: tuple(_trials(methods.get(name), names, situations)) for name in chosen}
+    run_together(
+        (case.step, case.choices.movement == "sent")
+        for trials in tried.values()
+        for trial in trials
+        if trial.runs
+        for case in (trial.on, trial.off)
+    )
     cells = {}
-    for name in chosen:
-        for cell in _column(name, names, situations):
+    for name, trials in tried.items():
+        for cell in _column(name, names, trials):
             cells[name, cell.bottleneck] = cell
     return Matrix(chosen, names, cells, sum(one.columns for one in situations))
 
 
-def _column(name: str, names: Sequence[str], situations: Sequence[Situation]) -> list[Cell]:
-    method = methods.get(name)
-    told: dict[str, list[tuple[str, list[tuple[str, list[Sample]]]]]] = {row: [] for row in names}
+@dataclass(frozen=True)
+class _Trial:
+    """A step with a method and the one without, in a situation where both are legal; the rows that are read off them."""
+
+    method: Method
+    pair: Pair
+    knob: Knob
+    situation: Situation
+    rows: tuple[str, ...]
+    on: Case
+    off: Case
+    legal: NDArray[np.bool_]
+
+    @property
+    def runs(self) -> bool:
+        """Whether a row needs both steps to be run."""
+        return any(set(bottlenecks.get(row).run) & set(self.method.classes) for row in self.rows)
+
+
+def _trials(method: Method, names: Sequence[str], situations: Sequence[Situation]) -> Iterator[_Trial]:
     able = [one for one in situations if one.holds(method.needs)]
     for pair in method.pairs:
-        answered = [row for row in names if not pair.families or bottlenecks.get(row).family in pair.families]
+        for knob in method.knobs:
+            both = {**pair.both, **knob.both}
+            for situation in able:
+                with_it = situation.case({**both, **pair.on, **knob.on})
+                without = situation.case({**both, **pair.off})
+                if with_it is None or without is None:
+                    continue
+                legal = np.broadcast_to(with_it[1] & without[1], situation.strategy.shape)
+                wanted = (row for row in _answered(pair, names) if asked(bottlenecks.get(row), situation.skewed))
+                if legal.any():
+                    yield _Trial(method, pair, knob, situation, tuple(wanted), with_it[0], without[0], legal)
+
+
+def _answered(pair: Pair, names: Sequence[str]) -> list[str]:
+    """Rows that a pair answers."""
+    return [row for row in names if not pair.families or bottlenecks.get(row).family in pair.families]
+
+
+def _column(name: str, names: Sequence[str], trials: Sequence[_Trial]) -> list[Cell]:
+    method = methods.get(name)
+    told: dict[str, list[tuple[str, list[tuple[str, list[Sample]]]]]] = {row: [] for row in names}
+    for pair in method.pairs:
+        answered = _answered(pair, names)
         for row in answered:
             told[row].append((pair.against, []))
         for knob in method.knobs:
             samples: dict[str, list[Sample]] = {row: [] for row in answered}
-            for situation in able:
-                wanted = [row for row in answered if asked(bottlenecks.get(row), situation.skewed)]
-                for row, sample in _samples(method, pair, knob, situation, wanted):
-                    samples[row].append(sample)
+            for trial in trials:
+                if trial.pair is pair and trial.knob is knob:
+                    for row in trial.rows:
+                        samples[row].append(_sample(trial, bottlenecks.get(row)))
             for row in answered:
                 told[row][-1][1].append((knob.name, samples[row]))
     return [decided(name, row, several) for row, several in told.items()]
 
 
-def _samples(
-    method: Method, pair: Pair, knob: Knob, situation: Situation, names: Sequence[str]
-) -> list[tuple[str, Sample]]:
-    both = {**pair.both, **knob.both}
-    with_it, without = situation.case({**both, **pair.on, **knob.on}), situation.case({**both, **pair.off})
-    if with_it is None or without is None:
-        return []
-    legal = np.broadcast_to(with_it[1] & without[1], situation.strategy.shape)
-    if not legal.any():
-        return []
-    return [(row, _sample(method, bottlenecks.get(row), situation, with_it[0], without[0], legal)) for row in names]
-
-
-def _sample(
-    method: Method, row: Bottleneck, situation: Situation, on: Case, off: Case, legal: NDArray[np.bool_]
-) -> Sample:
+def _sample(trial: _Trial, row: Bottleneck) -> Sample:
+    method, situation, on, off, legal = trial.method, trial.situation, trial.on, trial.off, trial.legal
     shape = situation.strategy.shape
     kept = method.classes if row.by_class else None
     on_terms, off_terms = (_terms(case.read(row.read), kept, shape, legal) for case in (on, off))
@@ -87,8 +121,13 @@ def _terms(terms: Terms, classes: Any, shape: tuple[int, ...], legal: NDArray[np
     """Terms that count, one entry for each legal scenario: of classes of traffic only the method's own."""
     own = {name: value for name, value in terms.items() if classes is None or name in classes or name not in OWN}
     plain = {name: value() if callable(value) else value for name, value in own.items()}
-    return {name: np.broadcast_to(np.asarray(value, dtype=float), shape)[legal] for name, value in plain.items()}
+    found = {}
+    for name, value in plain.items():
+        columns = np.empty(shape)
+        columns[...] = value
+        found[name] = columns[legal]
+    return found
 
 
 def _sum(terms: dict[str, FloatArray], legal: NDArray[np.bool_]) -> FloatArray:
-    return sum(terms.values(), np.zeros(int(legal.sum())))
+    return sum(terms.values(), np.zeros(np.count_nonzero(legal)))

@@ -203,8 +203,8 @@ class Situation:
         own = _replicas(self.strategy, self.problem.machine.num_gpus) * self.strategy.micro_batch
         if gpus != self.problem.machine.num_gpus:
             return 1.0  # each replica does what it did
-        shares = np.unique(np.round(np.asarray(own / (_replicas(strategy, gpus) * strategy.micro_batch)), 9))
-        return float(shares[0]) if len(shares) == 1 else 0.0
+        shares = np.ravel(np.round(np.asarray(own / (_replicas(strategy, gpus) * strategy.micro_batch)), 9))
+        return float(shares[0]) if (shares == shares[0]).all() else 0.0
 
 
 def _replicas(strategy: Strategy, gpus: int) -> Numeric:

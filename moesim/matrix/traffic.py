@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import lru_cache
 
@@ -77,9 +77,8 @@ def _state_sizes(case: Case) -> Terms:
         key = f"{message.collective} over {message.axis}"
         found[key] = found.get(key, 0.0) + times * message.size
 
-    for priced, times in case.ops():
-        if isinstance(priced.op.work, Message) and priced.op.category == "dp":
-            add(priced.op.work, times)
+    for message, times in case.messages("dp"):
+        add(message, times)
     kept = case.choices.reduction == "all-reduce"
     for stage, params in enumerate(plan.trained):
         for message in stage_messages(plan, stage):
@@ -91,25 +90,18 @@ def _state_sizes(case: Case) -> Terms:
     return found
 
 
-def messages(case: Case, category: str) -> Iterator[tuple[Message, float]]:
-    """Messages of a class inside of layers, with how often a rank has each in a step."""
-    for priced, times in case.ops():
-        if isinstance(priced.op.work, Message) and priced.op.category == category:
-            yield priced.op.work, times
-
-
 def all_bytes(case: Case) -> Terms:
     """Bytes that a rank sends in a step, by class. [B]"""
     plan = case.plan
     found: Terms = {"ep": expert_bytes(case)}
     for name in ("tp", "cp"):
-        found[name] = _sum(case, messages(case, name))
+        found[name] = _sum(case, case.messages(name))
     found["dp"] = _sum(case, state_messages(case))
     found["pp"] = 2 * len(case.boundaries) * case.boundary_bytes * plan.num_micro_batches / case.ranks
     return found
 
 
-def _sum(case: Case, found: Iterator[tuple[Message, float]]) -> Numeric:
+def _sum(case: Case, found: Iterable[tuple[Message, float]]) -> Numeric:
     mesh = case.plan.mesh
     return sum((n * one.size * sent_share(one.collective, mesh.size(one.axis)) for one, n in found), 0.0)
 
@@ -117,15 +109,17 @@ def _sum(case: Case, found: Iterator[tuple[Message, float]]) -> Numeric:
 def crossing_bytes(case: Case) -> Terms:
     """Bytes that leave the NVLink domain of a rank in a step, by class. [B]"""
     plan = case.plan
+    shares: dict[tuple[str, str], Numeric] = {}
+
+    def share(message: Message) -> Numeric:
+        key = (message.collective, message.axis)
+        if key not in shares:
+            shares[key] = crossing_share(message.collective, plan.group(message.axis))
+        return shares[key]
+
     found: Terms = {"ep": expert_crossing(case)}
-    for name, several in (("tp", messages(case, "tp")), ("cp", messages(case, "cp")), ("dp", state_messages(case))):
-        found[name] = sum(
-            (
-                n * one.size * crossing_share(one.collective, plan.machine.group(plan.mesh, one.axis))
-                for one, n in several
-            ),
-            0.0,
-        )
+    for name, several in (("tp", case.messages("tp")), ("cp", case.messages("cp")), ("dp", state_messages(case))):
+        found[name] = sum((n * one.size * share(one) for one, n in several), 0.0)
     crossings: Numeric = sum((plan.boundary_crosses_nodes(stage) for stage in case.boundaries), 0.0)
     found["pp"] = 2 * crossings * case.boundary_bytes * plan.num_micro_batches / case.ranks
     return found

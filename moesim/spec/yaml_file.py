@@ -5,12 +5,14 @@ from __future__ import annotations
 import copy
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+from ruamel.yaml.resolver import VersionedResolver
 
 from moesim.base.errors import Collector, SpecError
 
@@ -97,7 +99,7 @@ def display_name(path: Path) -> str:
 def parse_document(text: str, name: str) -> Document:
     """Return the data of a YAML text; its top must be a mapping."""
     try:
-        node = YAML(typ="safe").compose(text)
+        node = _reader().compose(text)
     except MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         place = f"{name}:{mark.line + 1}" if mark else name
@@ -125,12 +127,28 @@ def parse_value(text: str) -> Any:
     (16, True, ['layernorm', 'moe_act'], '4 TB/s')
     """
     try:
-        node = YAML(typ="safe").compose(text)
+        node = _reader().compose(text)
     except YAMLError:
         return text
     if node is None or isinstance(node, MappingNode):
         return text
     return _plain(node, (), "", {}, Collector())
+
+
+class _Resolver(VersionedResolver):
+    """Rules of plain values; those of the version are looked up once for a text, not for every value."""
+
+    @cached_property
+    def versioned_resolver(self) -> Any:
+        """Rules by the first character of a value."""
+        return super().versioned_resolver
+
+
+def _reader() -> YAML:
+    """A reader of one text."""
+    yaml = YAML(typ="safe")
+    yaml.Resolver = _Resolver
+    return yaml
 
 
 _NULL = "tag:yaml.org,2002:null"

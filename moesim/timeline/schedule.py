@@ -112,7 +112,7 @@ def held_chunks(program: Program) -> tuple[IntArray, IntArray]:
     backward is split.
     """
     stages, whole, waiting = kept_chunks(program)
-    return stages, np.unique(whole + waiting, axis=0)
+    return stages, _distinct_rows(whole + waiting)
 
 
 def kept_chunks(program: Program) -> tuple[IntArray, IntArray, IntArray]:
@@ -134,10 +134,15 @@ def kept_chunks(program: Program) -> tuple[IntArray, IntArray, IntArray]:
         change = np.zeros((len(slots), len(stages)), dtype=np.int64)
         change[np.arange(len(slots)), chunk.ravel()] = np.isin(op, up) * 1 - np.isin(op, down)
         counts.append(np.cumsum(change, axis=0)[:-1][op[1:] != Op.F])
-    every = np.ascontiguousarray(np.column_stack(counts))
-    few = {row.tobytes(): index for index, row in enumerate(every)}  # most moments of a long program are alike
-    rows = np.unique(every[list(few.values())], axis=0)
+    rows = _distinct_rows(np.column_stack(counts))
     return stages, rows[:, : len(stages)], rows[:, len(stages) :]
+
+
+def _distinct_rows(rows: IntArray) -> IntArray:
+    """Rows without repetition, in ascending order; most moments of a long program are alike."""
+    every = np.ascontiguousarray(rows)
+    few = every[list({row.tobytes(): index for index, row in enumerate(every)}.values())]
+    return np.asarray(few[np.lexsort(few.T[::-1])])
 
 
 FILLED = 3

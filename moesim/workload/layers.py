@@ -46,7 +46,11 @@ def _scoped(block: Block, scopes: Mapping[str, str]) -> Block:
         ahead = (scopes[start] for start in scopes if start and op.name.startswith(start) and op.segment == "attention")
         return next(ahead, scopes[""])
 
-    forward, backward = (tuple(replace(op, scope=scope(op)) for op in ops) for ops in (block.forward, block.backward))
+    def scoped(op: Op) -> Op:
+        found = scope(op)
+        return op if op.scope == found else replace(op, scope=found)
+
+    forward, backward = (tuple(scoped(op) for op in ops) for ops in (block.forward, block.backward))
     return replace(block, forward=forward, backward=backward)
 
 
@@ -79,7 +83,7 @@ def recomputed(block: Block, chosen: tuple[RecomputePolicy, ...]) -> Block:
     }
     repeated = tuple(_again(op, shares) for op in block.forward if shares.get(op.name))
     kept = tuple(
-        replace(saved, num_bytes=saved.num_bytes * (1 - dropped.get(saved.name, 0.0)))
+        replace(saved, num_bytes=saved.num_bytes * (1 - dropped[saved.name])) if saved.name in dropped else saved
         for saved in block.saved
         if not saved.modules & modules
     )

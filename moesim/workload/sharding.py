@@ -112,8 +112,10 @@ def mtp_params(model: Model, mesh: Mesh) -> RankParams:
 def stage_params(model: Model, stage: Stage, mesh: Mesh, sequence_length: int) -> RankParams:
     """Parameters of one stage on one rank."""
     params = RankParams()
-    for index in stage.layers:
-        params = params + layer_params(model.layers[index], model.hidden, mesh)
+    layers = [model.layers[index] for index in stage.layers]
+    each = {layer: layer_params(layer, model.hidden, mesh) for layer in dict.fromkeys(layers)}
+    for layer in layers:
+        params = params + each[layer]
     if stage.embedding:
         params = params + embedding_params(model, mesh, sequence_length)
     if stage.loss:

@@ -5,8 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from moesim.cost.once import Once
 from moesim.estimator import estimate
 from moesim.matrix.bottlenecks import bottlenecks, rows
+from moesim.matrix.case import Step, run_together
 from moesim.matrix.ensemble import BASE, SOFTWARE
 from moesim.matrix.own import own_situations
 from moesim.matrix.situation import Own, Situation
@@ -167,3 +169,24 @@ def test_an_own_value_is_kept_where_the_situation_has_one(situation):
 
 def test_a_case_that_is_not_legal_is_none(situation):
     assert situation.case({"ep": 7}) is None
+
+
+def test_steps_that_run_together_take_what_they_take_alone(situation):
+    several: tuple[dict[str, object], ...] = (
+        {},
+        {"recompute": ("full",)},
+        {"transport": "deepep"},
+        {"schedule": "gpipe"},
+    )
+    steps = [found[0].step for found in map(situation.case, several) if found is not None]
+    alone = [Step(step.plan, Once()) for step in steps]
+    together = [Step(step.plan, Once()) for step in steps]
+    run_together((step, True) for step in (*together, together[0]))
+    for one, other in zip(alone, together, strict=True):
+        expected, found = one.timed(True), other.timed(True)
+        assert found.rows == expected.rows
+        assert found.graph is expected.graph
+        np.testing.assert_array_equal(found.result.start, expected.result.start)
+        np.testing.assert_array_equal(found.result.end, expected.result.end)
+    assert len({float(step.timed(True).makespan()) for step in together}) > 2
+    assert len({id(step.timed(True).graph) for step in together}) < len(several)

@@ -51,6 +51,8 @@ class Bottleneck:
         Where it is asked: with ``even`` experts, where some are ``skewed``, or in ``any`` situation.
     priced
         Seconds that are made of the prices of kernels and messages: changes of less than their error count as none.
+    run
+        Classes of traffic whose terms are read off a step that was run; such steps are run together.
     ties
         Further readings; where one says that nothing changes, the next is asked: messages of equal bytes, and the seconds
         in which links carry them.
@@ -66,6 +68,7 @@ class Bottleneck:
     scale: Callable[[Case], Numeric] | None = None
     routing: str = "even"
     priced: bool = False
+    run: tuple[str, ...] = ()
     ties: tuple[Callable[[Case], Terms], ...] = ()
 
 

@@ -62,8 +62,9 @@ def _busy_stage_seconds(case: Case) -> Numeric:
     ranks = plan.stage_rank
     by_rank: dict[int, Numeric] = dict.fromkeys(ranks, 0.0)
     spent: dict[int, Numeric] = {}
-    for stage, rank in zip(plan.stages, ranks, strict=True):
-        for block in chunk_blocks(plan, stage, case.blocks):
+    chunks = plan.of_stages(lambda stage: chunk_blocks(plan, stage, case.blocks))
+    for chunk, rank in zip(chunks, ranks, strict=True):
+        for block in chunk:
             if id(block) not in spent:
                 spent[id(block)] = sum(
                     (one.seconds for one in (*block.forward, *block.backward) if one.lane == SM), 0.0
@@ -75,7 +76,7 @@ def _busy_stage_seconds(case: Case) -> Numeric:
 
 bottlenecks.add(
     "pipeline-bubbles",
-    Bottleneck("Pipeline bubbles", "waiting", "-", bubbles, 21, by_class=True),
+    Bottleneck("Pipeline bubbles", "waiting", "-", bubbles, 21, by_class=True, run=("pp",)),
     summary="Share of the step in which pipeline ranks idle: slots of the schedule, and waits for hand-offs.",
     source=SOURCE,
 )

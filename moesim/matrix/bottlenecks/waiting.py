@@ -131,12 +131,12 @@ def _beside_experts(case: Case, seconds: dict[str, Numeric]) -> Numeric:
 
 def contention(case: Case) -> Terms:
     """Kernel time lost to what runs beside. [s]"""
-    return stretched_seconds(case)
+    return case.read(stretched_seconds)
 
 
 bottlenecks.add(
     "exposed-communication",
-    Bottleneck("Exposed communication", "waiting", "s", exposed, 23, by_class=True, priced=True),
+    Bottleneck("Exposed communication", "waiting", "s", exposed, 23, by_class=True, priced=True, run=COMMUNICATION),
     summary="Time by which the step gets shorter without the communication that the method makes or changes.",
     source=SOURCE,
 )
