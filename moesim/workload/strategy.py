@@ -1,6 +1,6 @@
 """A strategy: every choice that a user makes about how a model is trained on a cluster."""
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -73,7 +73,11 @@ class Strategy:
 
     def replace(self, **changes: Any) -> "Strategy":
         """Return a copy with some fields changed."""
-        return replace(self, **changes)
+        if unknown := changes.keys() - vars(self).keys():
+            raise TypeError(f"a strategy has no {', '.join(sorted(unknown))}")
+        copy = object.__new__(type(self))  # dataclasses.replace looks at every field, which takes ten times as long
+        vars(copy).update(vars(self), **changes)
+        return copy
 
     @property
     def shape(self) -> tuple[int, ...]:

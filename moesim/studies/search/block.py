@@ -249,13 +249,16 @@ class Block:
         base = None
         if len(by_policy) > 1 or least.recompute not in by_policy:
             base = self._price(least, cases, left, frames)
-            for state, one in frames.items():
+            by_state: dict[tuple[Any, ...], list[_Case]] = {}
+            for case in cases:
+                by_state.setdefault(case.state, []).append(case)
+            for state, some in by_state.items():
+                one = frames[state]
                 bounds = step_bounds(one, base[0], base[1][one.columns])
                 may = shared.pool.may(bounds, np.zeros(len(bounds)))
-                for case in cases:
-                    if case.state == state:
-                        shared.counts.bounded += int(np.count_nonzero(left[id(case)] & ~may))
-                        left[id(case)] = left[id(case)] & may
+                for case in some:
+                    shared.counts.bounded += int(np.count_nonzero(left[id(case)] & ~may))
+                    left[id(case)] = left[id(case)] & may
                 self._told()
         for policy, some in by_policy.items():
             some = [case for case in some if left[id(case)].any()]
@@ -297,13 +300,16 @@ class Block:
         shared.counts.bounded += int(np.count_nonzero(left & ~may))
         if not may.any():
             return
-        peaks = peak_bytes(one, priced, places)
-        fits = may & (peaks <= shared.capacity)
-        shared.counts.fitting += int(np.count_nonzero(fits))
-        good = fits & shared.pool.may(bounds, peaks)
-        if good.any():
-            least = least_times(one, priced, places, good)
-            shared.pool.add(Batch(case.part.strategy, one.columns[good], bounds[good], peaks[good], least))
+        columns = np.flatnonzero(may)
+        peaks = peak_bytes(one, priced, places, columns)
+        fits = peaks <= shared.capacity
+        columns, peaks = columns[fits], peaks[fits]
+        shared.counts.fitting += len(columns)
+        good = shared.pool.may(bounds[columns], peaks)
+        columns, peaks = columns[good], peaks[good]
+        if len(columns):
+            least = least_times(one, priced, places, columns)
+            shared.pool.add(Batch(case.part.strategy, one.columns[columns], bounds[columns], peaks, least))
 
     def _one_by_one(self, case: _Case) -> None:
         """Run what the tables do not cover."""
