@@ -29,8 +29,9 @@ from moesim.workload.embedding import embedding_block, head_block, mtp_block
 from moesim.workload.gathering import sharded_block, unhidden
 from moesim.workload.layers import joined, layer_block, recomputed
 from moesim.workload.model import Layer
-from moesim.workload.ops import Block, Message, Op, Saved, Work
+from moesim.workload.ops import Block, ExpertLeg, FusedExperts, Message, Op, Saved, Work
 from moesim.workload.precision import recipes
+from moesim.workload.setting import Setting
 from moesim.workload.sharding import RankParams, embedding_params, head_params, layer_params, mtp_params
 from moesim.workload.splitting import split_backward
 from moesim.workload.stages import Stage
@@ -231,16 +232,25 @@ def _layer(plan: Plan, layer: Layer, repeated: bool, in_bf16: bool) -> PricedBlo
     setting = replace(plan.setting, recipe=recipes.get("bf16")) if in_bf16 else plan.setting
     runtime = plan.machine.runtime
     launched = runtime.launches_per_moe_layer if layer.moe else runtime.launches_per_dense_layer
-    block, params = layer_block(layer, plan.model.hidden, setting), layer_params(layer, plan.model.hidden, plan.mesh)
+    params = layer_params(layer, plan.model.hidden, plan.mesh)
+    block, plain = plan.prices.once(
+        ("layer", plan.strategy.transport), (layer, in_bf16), lambda: _plain(plan, layer, setting)
+    )
     captured = sorted({op.scope for op in block.forward if op.scope in plan.strategy.cuda_graph.split("+")})
     row = 2 * setting.local_tokens * plan.model.hidden
     static = tuple(Saved(f"graph-input-{scope}", row) for scope in captured)  # inputs stay at their address
     block = replace(block, saved=block.saved + static)
-    plain = layer_block(layer, plan.model.hidden, setting.plain)
     scale: Numeric = runtime.launches_per_operation if layer.moe else 1.0
     if launched is not None:
-        scale = launched / sum((launches(op, plan.mesh) for op in plain.forward + plain.backward), 0.0)
+        scale = launched / plain
     return _priced(plan, block, params, repeated, scale, layer)
+
+
+def _plain(plan: Plan, layer: Layer, setting: Setting) -> tuple[Block, Numeric]:
+    """A layer of which nothing is recomputed, and the launches that it would have without methods."""
+    plain = layer_block(layer, plan.model.hidden, setting.plain)
+    count = sum((launches(op, plan.mesh) for op in plain.forward + plain.backward), 0.0)
+    return layer_block(layer, plan.model.hidden, setting), count
 
 
 def _priced(
@@ -302,7 +312,8 @@ def _prices(ops: tuple[Op, ...], block: PricedBlock) -> Ops:
 
 def _seconds(plan: Plan, op: Op) -> Numeric:
     """Time of an operation, raised in the columns that raise its family. [s]"""
-    alone = plan.once(op.category, op.work, lambda: _alone(plan, op))
+    moved = plan.strategy.transport if isinstance(op.work, ExpertLeg | FusedExperts) else None
+    alone = plan.prices.once((op.category, moved), op.work, lambda: _alone(plan, op))
     return alone if plan.errors is None else alone * plan.raised(op.work, op.category, op.name)
 
 

@@ -56,7 +56,8 @@ def _peaks(
     transient = Transient(*(_columns(part, tables, places) for part in vars(taken).values()))
     state = RankState({"weights": base}, casts, update, 0.0, ends=True)
     phases = rank_phases(frame.plan, state, transient, transport, (activations, logits, one))
-    return np.maximum.reduce([np.broadcast_to(total(one), transport.shape) for one in phases.values()]).max(axis=0)
+    totals = [np.broadcast_to(total(classes), transport.shape) for classes in phases.values()]
+    return np.asarray(np.maximum.reduce(totals).max(axis=0))
 
 
 def _at_peak(held: Held, kept: Array) -> tuple[Array, Array, Array]:
