@@ -36,7 +36,7 @@ class Once:
 
 def _comparable(work: object) -> Hashable:
     """The same with the bytes of arrays in their place, which can be compared."""
-    kind = type(work)
+    kind: type = type(work)
     if kind is np.ndarray:
         assert isinstance(work, np.ndarray)
         return (work.dtype.str, work.shape, work.tobytes())
