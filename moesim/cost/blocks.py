@@ -206,7 +206,7 @@ def _pieces(plan: Plan, chunk: list[PricedBlock]) -> list[tuple[str, tuple[Piece
 def _burst_blocks(plan: Plan, shared: Once | None) -> Blocks:
     """Price every distinct layer of the model, and its ends, at the clock at which kernels are measured."""
     model, setting, mesh = plan.model, plan.setting, plan.mesh
-    known = plan if shared is None else shared
+    known = plan.prices if shared is None else shared
     dense = setting.dense
     ends = known.once("ends", dense, lambda: _ends(model, dense))
     embedding = embedding_params(model, mesh, plan.sequence_length)
@@ -345,7 +345,8 @@ def _prices(ops: tuple[Op, ...], block: PricedBlock) -> Ops:
 def _seconds(plan: Plan, op: Op, shared: Once | None) -> Numeric:
     """Time of an operation, raised in the columns that raise its family. [s]"""
     if shared is None:
-        alone = plan.once(op.category, op.work, lambda: _alone(plan, op))
+        moved = plan.strategy.transport if isinstance(op.work, ExpertLeg | FusedExperts) else None
+        alone = plan.prices.once((op.category, moved), op.work, lambda: _alone(plan, op))
     else:
         alone = shared.once(op.category, (op.work, *_carrier(plan, op.work)), lambda: _alone(plan, op))
     return alone if plan.errors is None else alone * plan.raised(op.work, op.category, op.name)

@@ -64,6 +64,11 @@ class Plan(Once):
     documents: Documents | None = None
 
     @cached_property
+    def prices(self) -> Once:
+        """Layers and prices of their operations, that plans may share which differ in recomputation and expert transport alone."""
+        return Once()
+
+    @cached_property
     def mesh(self) -> Mesh:
         """Parallel degrees and derived sizes."""
         strategy = self.strategy

@@ -7,6 +7,8 @@ which rank each stage sits.
 import math
 import re
 from dataclasses import dataclass
+from functools import lru_cache
+from itertools import accumulate
 
 from moesim.base.errors import Violation
 
@@ -31,6 +33,7 @@ class Stage:
         return range(self.first_layer, self.first_layer + self.num_layers)
 
 
+@lru_cache(maxsize=4096)
 def place_layers(
     num_layers: int, num_stages: int, layout: str | tuple[int, ...], mtp: int = 0
 ) -> tuple[Stage, ...] | Violation:
@@ -95,7 +98,7 @@ def _from_counts(
             f"layout {list(counts)} has {len(counts)} stages and {sum(counts)} layers",
             f"{num_stages} counts >= 0 (pp*vpp) that add up to {num_layers}",
         )
-    firsts = [sum(counts[:stage]) for stage in range(num_stages)]
+    firsts = [0, *accumulate(counts[:-1])]
     modules = {num_stages - 1: mtp} if mtp_at is None else mtp_at
     return tuple(
         Stage(first, count, stage == 0, stage == num_stages - 1, modules.get(stage, 0))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from moesim.cost.blocks import PricedBlock, chunk_blocks, plan_blocks
+from moesim.cost.once import Once
 from moesim.problem import Problem
 from moesim.studies.search.bounds import ROUNDING
 from moesim.studies.search.paths import FIRST_OUT
@@ -29,7 +30,7 @@ def relaxed(strategy: Strategy, varied: bool) -> Strategy:
     return strategy.replace(recompute=()) if varied or not simple else strategy
 
 
-def floors(problem: Problem, strategy: Strategy, splits: bool) -> Array:
+def floors(problem: Problem, strategy: Strategy, splits: bool, prices: Once) -> Array:
     r"""Lower bound of the step of each column, for every pipeline. (n,) [s]
 
     .. math:: \frac{m}{p} \sum_k (F_k + B_k) = \frac{g \, t c}{N b} \sum_k (F_k + B_k)
@@ -44,10 +45,12 @@ def floors(problem: Problem, strategy: Strategy, splits: bool) -> Array:
         The job, with global batch g on N GPUs, and degrees in columns with their methods: t, c, and micro-batches of b.
     splits
         Whether backwards may be split.
+    prices
+        Those of other floors of the same columns, which differ in recomputation and expert transport alone.
     """
     placed = place_layers(len(problem.model.layers), 1, EVEN, problem.model.mtp_layers)
     assert isinstance(placed, tuple)  # one stage holds every layer
-    plan = column_plan(problem, strategy.replace(**NEUTRAL), placed)
+    plan = column_plan(problem, strategy.replace(**NEUTRAL), placed, prices=prices)
     chunk, passes = chunk_blocks(plan, placed[0], plan_blocks(plan)), Passes(plan)
     forward = passes.sums(chunk, "F")[PATHS]
     backward = _backward(chunk, passes, splits)[PATHS]

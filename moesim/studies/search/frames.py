@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -11,16 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from moesim.base.numeric import Numeric
-from moesim.cost.memory import RankState, rank_state, routed_layers, total
+from moesim.cost.memory import rank_state, routed_layers, total
 from moesim.cost.pipeline import boundary_time
 from moesim.cost.plan import Plan
 from moesim.cost.replication import stage_reduction_time
 from moesim.cost.update import optimizer_time
 from moesim.problem import Problem
-from moesim.studies.search.holding import Holdings, held_rows
+from moesim.studies.search.holding import Holdings, Kinds, Rank
 from moesim.studies.search.legality import Standing
 from moesim.studies.search.tables import Array, StageKinds, column_plan, wide
-from moesim.timeline.schedule import Program, program_array
 from moesim.workload.strategy import Strategy
 
 
@@ -40,18 +39,16 @@ class BusyRank:
 
 
 @dataclass(frozen=True, eq=False)
-class HeldRank:
-    """A pipeline rank that may have the peak of memory.
+class States:
+    """What ranks hold whatever they run: all the time, beside the backward, and beside the optimizer. (rows, n) [B]
 
-    ``kinds`` of its stages, and how many chunks of each it holds at moments of which none holds less of everything than
-    another: whole, and waiting for a weight gradient. (moments, kinds); ``in_flight``: most layers whose rows are kept.
+    ``rows``: by the kinds of the stages of a rank. What is the same in all columns has one.
     """
 
-    state: RankState
-    kinds: tuple[int, ...]
-    whole: NDArray[np.int64]
-    waiting: NDArray[np.int64]
-    in_flight: float
+    rows: Mapping[tuple[int, ...], int]
+    base: Array
+    casts: Array
+    update: Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +56,13 @@ class Held:
     """Columns of a frame in which ranks hold the same, and what they hold."""
 
     columns: NDArray[np.int64]
-    ranks: tuple[HeldRank, ...]
+    ranks: tuple[Rank, ...]
+
+    @cached_property
+    def moments(self) -> tuple[Array, NDArray[np.int64]]:
+        """Fullest moments of all ranks, and where those of each begin. (moments, 2 kinds), (ranks,)"""
+        lengths = [len(rank.moments) for rank in self.ranks]
+        return np.vstack([rank.moments for rank in self.ranks]).astype(float), np.cumsum([0, *lengths[:-1]])
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,25 +83,24 @@ class Frame:
     stage_kinds: tuple[int, ...]
     sends: tuple[Numeric, ...]
     extra_warmup: int
-    _states: Callable[[], dict[tuple[int, ...], RankState]]
-    _holding: Callable[[dict[tuple[int, ...], RankState]], tuple[Held, ...]]
+    _states: Callable[[], States]
+    _holding: Callable[[], tuple[Held, ...]]
 
     @cached_property
-    def states(self) -> dict[tuple[int, ...], RankState]:
-        """What ranks hold whatever they run, by the kinds of their stages; worked out when memory first asks."""
+    def states(self) -> States:
+        """What ranks hold whatever they run; worked out when memory first asks."""
         return self._states()
 
     @cached_property
     def held(self) -> tuple[Held, ...]:
         """What ranks hold at their fullest, worked out when memory first asks."""
-        return self._holding(self.states)
+        return self._holding()
 
     @cached_property
     def least_bytes(self) -> Array:
-        """What the largest rank holds whatever it runs. (n,) [B]"""
-        return np.asarray(
-            np.maximum.reduce([wide(total(state.base), self.plan.shape) for state in self.states.values()])
-        )
+        """What the largest rank holds at least, whatever it runs: in the backward or for the optimizer. (n,) [B]"""
+        states = self.states
+        return wide((states.base + np.maximum(states.casts, states.update)).max(axis=0), self.plan.shape)
 
 
 def frame(
@@ -137,11 +139,16 @@ def frame(
     busy = tuple(_busy(plan, owned[rank], local, len(used), sends) for rank in sorted(set(last_of.values())))
     tails = [_tail(plan, rank, owned[rank]) for rank in sorted({*last_of.values(), *first_of.values()})]
 
-    def states() -> dict[tuple[int, ...], RankState]:
-        return {key: rank_state(plan, rank, [int(one) for one in owned[rank]]) for key, rank in first_of.items()}
+    def states() -> States:
+        found = [rank_state(plan, rank, owned[rank].tolist()) for rank in first_of.values()]
+        base, casts, update = zip(*((total(one.base), one.casts, one.update) for one in found), strict=True)
+        rows = {key: row for row, key in enumerate(first_of)}
+        return States(rows, stacked(base, plan.shape), stacked(casts, plan.shape), stacked(update, plan.shape))
 
-    def holding(found: dict[tuple[int, ...], RankState]) -> tuple[Held, ...]:
-        return _held(plan, holdings, extra, local, found, micro_batches)
+    def holding() -> tuple[Held, ...]:
+        first = [stages[int(np.argmax(local == kind))] for kind in range(len(used))]
+        routed = np.array([routed_layers(plan, stage) for stage in first])
+        return _held(plan, holdings, extra, Kinds(local, np.array([one.loss for one in first]), routed), micro_batches)
 
     return Frame(
         plan,
@@ -156,6 +163,13 @@ def frame(
         states,
         holding,
     )
+
+
+def stacked(values: Sequence[Numeric], shape: tuple[int, ...]) -> Array:
+    """Numbers as rows, of one column where none of them has several."""
+    if not any(map(np.ndim, values)):
+        return np.array(values, dtype=float).reshape(-1, 1)
+    return np.array([wide(value, shape) for value in values])
 
 
 def _extra_warmup(problem: Problem, strategy: Strategy) -> int:
@@ -214,61 +228,12 @@ def _tail(plan: Plan, rank: int, owned: NDArray[np.int64]) -> Any:
     return total
 
 
-def _held(
-    plan: Plan,
-    holdings: Holdings,
-    extra_warmup: int,
-    local: NDArray[np.int64],
-    states: dict[tuple[int, ...], RankState],
-    micro_batches: Array,
-) -> tuple[Held, ...]:
+def _held(plan: Plan, holdings: Holdings, extra_warmup: int, kinds: Kinds, micro_batches: Array) -> tuple[Held, ...]:
     strategy = plan.strategy
-    routed = np.array([routed_layers(plan, stage) for stage in plan.stages])
     counts, which = np.unique(micro_batches, return_inverse=True)
-    made: dict[int, tuple[Sequence[Program], tuple[HeldRank, ...]]] = {}
-    columns: dict[int, list[int]] = {}
-    for place, count in enumerate(counts):
-        shape = strategy.pp, int(count), strategy.vpp, extra_warmup
-        programs = holdings.of(strategy.schedule, *shape, merged=strategy.overlap_ep)
-        columns.setdefault(id(programs), []).append(place)
-        if id(programs) not in made:
-            made[id(programs)] = programs, _folded(programs, local, routed, states)
-    return tuple(Held(np.flatnonzero(np.isin(which, places)), made[key][1]) for key, places in columns.items())
-
-
-def _folded(
-    programs: Sequence[Program], local: NDArray[np.int64], routed: NDArray[np.int64], states: dict[Any, RankState]
-) -> tuple[HeldRank, ...]:
-    """What ranks hold by kind of stage, for those that may have the peak."""
-    found: dict[tuple[Any, ...], HeldRank] = {}
-    for program in programs:
-        owned = np.unique(program_array(program)[:, 1])
-        key = tuple(local[owned].tolist())
-        kinds, first = np.unique(local[owned], return_index=True)
-        most = held_rows(program, np.searchsorted(kinds, local), len(kinds))
-        whole, waiting = most[:, : len(kinds)], most[:, len(kinds) :]
-        in_flight = float((whole @ routed[owned[first]]).max())
-        one = HeldRank(states[key], tuple(kinds.tolist()), whole, waiting, in_flight)
-        found.setdefault((key, most.tobytes(), in_flight), one)
-    return _largest(list(found.values()))
-
-
-def _largest(ranks: list[HeldRank]) -> tuple[HeldRank, ...]:
-    """Ranks of which none holds at most what another one of the same stages does; those with a loss all stay."""
-    found: list[HeldRank] = []
-    for one in sorted(ranks, key=lambda rank: -int((rank.whole.sum(axis=1) + rank.waiting.sum(axis=1)).max())):
-        own = np.hstack([one.whole, one.waiting])
-        smaller = any(
-            other.state is one.state
-            and one.in_flight <= other.in_flight
-            and _below(own, np.hstack([other.whole, other.waiting]))
-            for other in found
-        )
-        if one.state.ends or not smaller:
-            found.append(one)
-    return tuple(found)
-
-
-def _below(rows: NDArray[np.int64], others: NDArray[np.int64]) -> bool:
-    """Whether each of some rows is at most one of the others everywhere."""
-    return all(bool((row <= others).all(axis=1).any()) for row in rows)
+    made: dict[int, tuple[tuple[Rank, ...], list[int]]] = {}
+    for place, count in enumerate(counts.tolist()):
+        shape = (strategy.pp, int(count), strategy.vpp, extra_warmup)
+        ranks = holdings.ranks(strategy.schedule, shape, kinds, merged=strategy.overlap_ep)
+        made.setdefault(id(ranks), (ranks, []))[1].append(place)
+    return tuple(Held(np.flatnonzero(np.isin(which, places)), ranks) for ranks, places in made.values())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -110,6 +111,17 @@ class Memory:
         tables.append((reads, {values: mask}))
         return mask, reads
 
+    def always(self, index: int, part: Part, methods: Mapping[str, Sequence[Any]]) -> bool:
+        """Whether a rule is known to hold in all columns of a part with every choice of the methods that it looks at."""
+        names = methods.keys() & self.ask(index, part)[1]
+        others = methods.keys() - names
+        for values in itertools.product(*(methods[name] for name in names)):
+            strategy = part.strategy.replace(**dict(zip(names, values, strict=True)))
+            holds, reads = self.ask(index, Part(part.name, strategy))
+            if holds is not True or not reads.isdisjoint(others):
+                return False
+        return True
+
     def _evaluate(self, rule: Rule | FrameworkRule, strategy: Strategy) -> tuple[bool | Mask, frozenset[str]]:
         candidate = self.problem.candidate(strategy)
         if isinstance(rule, FrameworkRule):
@@ -195,8 +207,8 @@ def shape_refusal(memory: Memory, strategy: Strategy, fields: frozenset[str]) ->
     return next((name for name, holds in memory.settled(strategy, fields) if holds is False), None)
 
 
-def standing(memory: Memory, problem: Problem, part: Part, methods: Sequence[str]) -> Standing:
-    """What the rules say of the columns of a part whose shape is not refused; those that read a method are left open.
+def standing(memory: Memory, problem: Problem, part: Part, methods: Mapping[str, Sequence[Any]]) -> Standing:
+    """What the rules say of the columns of a part whose shape is not refused; those that refuse some methods are left open.
 
     Once a rule refuses all columns nothing else is asked.
     """
@@ -212,7 +224,7 @@ def standing(memory: Memory, problem: Problem, part: Part, methods: Sequence[str
             found.refuse(memory.name(index), holds)
             if not found.alive.any():
                 return found
-        else:
+        elif not memory.always(index, part, methods):
             found.pending.append(index)
     found.micro_batches, counts, which = memory.micro_batches(part)
     for place in np.flatnonzero(np.bincount(which[found.alive], minlength=len(counts))):

@@ -1,19 +1,22 @@
-"""Peak memory of all columns of a frame: the formulas of an estimate, on the ranks that may have the peak."""
+"""Peak memory of columns of a frame: the formulas of an estimate, on the ranks that may have the peak."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from moesim.base.numeric import Numeric
-from moesim.cost.memory import RankState, Transient, at_peak, rank_phases, total, transients
-from moesim.studies.search.frames import Frame
+from moesim.cost.memory import RankState, Transient, rank_phases, total, transients
+from moesim.studies.search.frames import Frame, Held
 from moesim.studies.search.tables import ACTIVATIONS, LOGITS, WAITING, Array, Tables, wide
 
+Places = NDArray[np.int64]
 
-def peak_bytes(frame: Frame, tables: Tables, places: np.ndarray) -> Array:
-    """Peak of the largest rank of each column. (n,) [B]
+
+def peak_bytes(frame: Frame, tables: Tables, places: Places, columns: Places) -> Array:
+    """Peak of the largest rank of some columns. (n,) [B]
 
     Parameters
     ----------
@@ -21,57 +24,64 @@ def peak_bytes(frame: Frame, tables: Tables, places: np.ndarray) -> Array:
         The shape, and what its kinds of stages keep.
     places
         Column of the tables for each column of the frame.
+    columns
+        Columns of the frame that are asked for, ascending. (n,)
     """
-    kept = tables.bytes[:, tables.rows(frame.kinds)][:, :, places]
-    slots = _slots(frame, tables, kept, places)
     taken = _transient(frame, tables)
-    transient = Transient(*(_columns(one, tables, places) for one in (taken.staging, taken.workspace, taken.unsharded)))
-    found = np.zeros(frame.plan.shape)
-    for slot in slots.values():
-        peak = (slot.activations, slot.logits, slot.own)
-        for classes in rank_phases(frame.plan, slot.state, transient, slot.transport, peak).values():
-            np.maximum(found, total(classes), out=found)
-    return found
-
-
-@dataclass(eq=False)
-class _Slot:
-    """What ranks of the same stages keep at their fullest, in all columns of a frame. (n,) [B]"""
-
-    state: RankState
-    own: Array
-    activations: Array
-    logits: Array
-    transport: Array
-
-
-def _slots(frame: Frame, tables: Tables, kept: Array, places: np.ndarray) -> dict[tuple[int, int], _Slot]:
-    """Ranks that may have the peak, those of columns that hold other numbers of chunks side by side."""
-    shape = frame.plan.shape
-    found: dict[tuple[int, int], _Slot] = {}
+    kinds = tables.rows(frame.kinds)
+    found = np.empty(len(columns))
     for held in frame.held:
-        here: slice | np.ndarray = slice(None) if len(held.columns) == shape[0] else held.columns
-        some = kept[..., here]
-        seen: dict[int, int] = {}
-        for rank in held.ranks:
-            number = seen[id(rank.state)] = seen.get(id(rank.state), -1) + 1
-            key = (id(rank.state), number)
-            if key not in found:
-                own = np.maximum.reduce([kept[LOGITS, kind] for kind in rank.kinds])
-                found[key] = _Slot(rank.state, own, *(np.zeros(shape) for _ in range(3)))
-            slot = found[key]
-            parts = [(some[ACTIVATIONS, kind], some[LOGITS, kind]) for kind in rank.kinds]
-            counts = rank.whole
-            if rank.waiting.any():
-                parts += [(some[WAITING, kind], 0.0) for kind in rank.kinds]
-                counts = np.column_stack([rank.whole, rank.waiting])
-            slot.activations[here], slot.logits[here] = at_peak(counts, parts, some.shape[2:])
-            slot.transport[here] = tables.transport(rank.in_flight)[places[here]]
+        here = np.flatnonzero(np.isin(columns, held.columns, assume_unique=True))
+        if len(here):
+            own = columns[here]
+            found[here] = _peaks(frame, tables, held, taken, kinds, (own, places[own]))
     return found
 
 
-def _columns(value: Numeric, tables: Tables, places: np.ndarray) -> Numeric:
-    """A number of the tables in the columns of a frame."""
+def _peaks(
+    frame: Frame, tables: Tables, held: Held, taken: Transient, kinds: Places, which: tuple[Places, Places]
+) -> Array:
+    """Peaks of columns in which ranks hold the same; ``which``: the columns of the frame and of the tables."""
+    own, places = which
+    kept = tables.bytes[:, kinds[:, None], places]
+    activations, logits, one = _at_peak(held, kept)
+    states = frame.states
+    rows = np.array([states.rows[rank.key] for rank in held.ranks])
+    base, casts, update = (
+        part[rows] if part.shape[1] == 1 else part[rows[:, None], own]
+        for part in (states.base, states.casts, states.update)
+    )
+    buffers = {rank.in_flight: tables.transport(rank.in_flight)[places] for rank in held.ranks}
+    transport = np.array([buffers[rank.in_flight] for rank in held.ranks])
+    transient = Transient(*(_columns(part, tables, places) for part in vars(taken).values()))
+    state = RankState({"weights": base}, casts, update, 0.0, ends=True)
+    phases = rank_phases(frame.plan, state, transient, transport, (activations, logits, one))
+    totals = [np.broadcast_to(total(classes), transport.shape) for classes in phases.values()]
+    return np.asarray(np.maximum.reduce(totals).max(axis=0))
+
+
+def _at_peak(held: Held, kept: Array) -> tuple[Array, Array, Array]:
+    """Activations and logits of each rank where their sum is largest, and logits of one micro-batch. (ranks, n) [B]"""
+    count = kept.shape[1]
+    moments, starts = held.moments
+    whole, waiting = moments[:, :count], moments[:, count:]
+    sums = whole @ (kept[ACTIVATIONS] + kept[LOGITS])
+    if waiting.any():
+        sums += waiting @ kept[WAITING]
+    most = np.maximum.reduceat(sums, starts, axis=0)
+    logits, one = np.zeros_like(most), np.zeros_like(most)
+    with_logits = kept[LOGITS].any(axis=1)
+    for row, (rank, start) in enumerate(zip(held.ranks, starts.tolist(), strict=True)):
+        if with_logits[list(rank.key)].any():
+            end = start + len(rank.moments)
+            place = start + np.argmax(sums[start:end], axis=0)
+            logits[row] = np.einsum("nk,kn->n", whole[place], kept[LOGITS])
+            one[row] = kept[LOGITS][list(rank.key)].max(axis=0)
+    return most - logits, logits, one
+
+
+def _columns(value: Numeric, tables: Tables, places: Places) -> Numeric:
+    """A number of the tables in some of their columns."""
     return np.asarray(wide(value, tables.plan.shape)[places]) if np.ndim(value) else value
 
 

@@ -93,11 +93,11 @@ def closer_bounds(some: Sequence[Least]) -> list[Array]:
     return found
 
 
-def least_times(frame: Frame, tables: Tables, places: NDArray[np.int64], mask: NDArray[np.bool_]) -> Least:
-    """Least times of the plans of a frame that a mask picks; ``places``: columns of the tables."""
+def least_times(frame: Frame, tables: Tables, places: NDArray[np.int64], columns: NDArray[np.int64]) -> Least:
+    """Least times of the plans in some columns of a frame; ``places``: of its columns in the tables."""
     rows = tables.rows(frame.kinds)[:, None]
-    chosen, times = places[mask][None], tables.times
+    chosen, times = places[columns][None], tables.times
     found = [times.forward[rows, chosen], times.backward[rows, chosen]]
     if frame.plan.schedule.splits:
         found += [times.split[0][rows, chosen], times.split[1][rows, chosen]]
-    return Least(frame, np.flatnonzero(mask), np.stack(found))
+    return Least(frame, columns, np.stack(found))

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from moesim.cost.blocks import Blocks, PricedBlock, chunk_blocks, plan_blocks
 from moesim.cost.kept import kept, stage_bytes, waiting
 from moesim.cost.memory import Transient, transients, transport_buffers
+from moesim.cost.once import Once
 from moesim.cost.plan import Plan
 from moesim.problem import Problem
 from moesim.studies.search.paths import EXCHANGE, FIRST_OUT, HOST, LOOP, SM, block_pass
@@ -88,18 +89,26 @@ def wide(value: Any, shape: tuple[int, ...]) -> Array:
     return np.broadcast_to(np.asarray(value, dtype=float), shape)
 
 
-def column_plan(problem: Problem, strategy: Strategy, stages: tuple[Stage, ...], micro_batches: int = 2) -> Plan:
-    """A plan in columns, at the clock at which kernels are measured: a power limit makes no step faster."""
+def column_plan(
+    problem: Problem, strategy: Strategy, stages: tuple[Stage, ...], micro_batches: int = 2, prices: Once | None = None
+) -> Plan:
+    """A plan in columns, at the clock at which kernels are measured: a power limit makes no step faster.
+
+    `prices`: of plans that differ in recomputation and expert transport alone, which it shares.
+    """
     machine = replace(problem.machine, gpu=replace(problem.machine.gpu, power=None))
     shape = strategy.shape
-    return Plan(
+    plan = Plan(
         problem.model, machine, strategy, stages, problem.sequence_length, micro_batches, 0, shape,
         documents=problem.documents,
     )  # fmt: skip
+    if prices is not None:
+        vars(plan)["prices"] = prices
+    return plan
 
 
 def tables(
-    problem: Problem, strategy: Strategy, stages: tuple[Stage, ...], splits: bool, kinds: tuple[int, ...]
+    problem: Problem, strategy: Strategy, stages: tuple[Stage, ...], splits: bool, kinds: tuple[int, ...], prices: Once
 ) -> Tables:
     """Price the kinds of stages.
 
@@ -113,8 +122,10 @@ def tables(
         Whether backwards may be split.
     kinds
         Numbers of the kinds.
+    prices
+        Those of other tables for the same columns, which differ in recomputation and expert transport alone.
     """
-    plan = column_plan(problem, strategy.replace(pp=1, vpp=1, schedule="none", layout="even"), stages)
+    plan = column_plan(problem, strategy.replace(pp=1, vpp=1, schedule="none", layout="even"), stages, prices=prices)
     blocks = plan_blocks(plan)
     stored = stage_bytes(plan, blocks, kept)
     later = stage_bytes(plan, blocks, waiting) if splits else (0.0,) * len(stages)
