@@ -31,13 +31,8 @@ REFUSED = {
     ),
     "SWF-006": ("refused-by-name", "unknown-80gb is not modelled: its source does not say which GPU of 80 GB it is"),
 }
-TOO_LARGE = {
-    *("MB26.06-015", "MB26.06-016", "MB26.06-017", "MB26.06.01-005", "MB26.06.01-006"),
-    *("MLMR-008", "MLMR-009", "MLMR-010"),
-    "STAS-006",
-}
-"""Qwen3 on Blackwell with CUDA graphs and nothing recomputed: 10 to 28 % above the capacity, without the graphs too. One
-run of DeepSpeed with sequences so long that it computes the loss tile by tile, which is not modelled."""
+TOO_LARGE = {"STAS-006"}
+"""A run of DeepSpeed with sequences so long that it computes the loss tile by tile, which is not modelled."""
 ANSWERED = [name for name in ROWS if name not in REFUSED]
 each_run = pytest.mark.parametrize("name", ANSWERED)
 
