@@ -1,9 +1,7 @@
 """Training software: what it does unless told otherwise, what it refuses, what it costs.
 
 A software has dated profiles: releases, and recipes that set its defaults otherwise. Each is a software of its own to
-those who ask for it by name.
-
-A default may depend on the strategy: ``cases`` are tried in order and the first whose ``when`` holds gives the value.
+those who ask for it by name. A default may depend on the strategy: ``cases`` are tried in order and the first whose ``when`` holds gives the value.
 Rules are what a framework refuses although the machine could do it; they are reported with the framework's name.
 """
 
@@ -151,14 +149,12 @@ class AttentionKernel(Told):
         one kernel as fast as those that the GPU was calibrated with (cuDNN up to 2025, TensorRT-LLM).
     ``latest``
         one of those for training of 2026: cuDNN 9.18 and later, FlashAttention 3 on Hopper, FlashAttention 4 on Blackwell.
-    ``flash1``
-        the first FlashAttention, or its kernel in Triton.
-    ``flash2``
-        FlashAttention 2, which does not use the asynchronous tensor cores of Hopper.
+    ``flash1``, ``flash2``
+        the first FlashAttention, or its kernel in Triton; its second version, without the asynchronous tensor cores of Hopper.
     ``sdpa``
         PyTorch's own choice: ``latest`` on Blackwell, where it puts cuDNN first, ``flash2`` on what came before.
     ``fp8``
-        as ``latest``, with products in FP8 where the recipe casts and queries are as wide as values (not latent attention).
+        as ``latest``, with products in FP8 where the recipe casts and queries are as wide as values.
     ``unfused``
         a product, a softmax, a dropout and a product, with all scores in memory; the mask saves nothing.
     """
