@@ -28,7 +28,7 @@ OTHERS = {
     "overlap_grad_reduce": (False, True),
     "cp_kind": ("ring", "ulysses"),
 }
-SAMPLED = 40
+SAMPLED = 16
 
 
 class Deaf(Pool):
