@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from moesim.base.words import changes_in_words
 from moesim.cli import grammar
-from moesim.cli.varied import sound_problem
+from moesim.cli.varied import varied_problem
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -33,7 +33,7 @@ def command(
     """Run the verb."""
     cases = grammar.variants(vary)
     grammar.writable(output=output)
-    problem = sound_problem(scenario, model, cluster, changes, vary)
+    problem = varied_problem(scenario, model, cluster, changes, vary, listed=True)
 
     from moesim.studies.dispatching import exchanges
 

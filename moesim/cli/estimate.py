@@ -9,7 +9,7 @@ import typer
 
 from moesim.base.errors import SpecError
 from moesim.cli import grammar
-from moesim.cli.varied import sound_problem
+from moesim.cli.varied import varied_problem
 
 if TYPE_CHECKING:
     from moesim.result import Estimate
@@ -51,7 +51,7 @@ def command(
     if fault is not None and any("fault" in case for case in cases):
         raise SpecError.single("--fault", "", "--vary fault replaces it", "leave one of the two out")
     grammar.writable(timeline=timeline, output=output)
-    problem = sound_problem(scenario, model, cluster, changes, vary)
+    problem = varied_problem(scenario, model, cluster, changes, vary, listed=True)
     measured_s = grammar.measured_step(measured, problem)
 
     from moesim.estimator import estimate

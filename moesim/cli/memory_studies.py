@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from moesim.cli import grammar
-from moesim.cli.varied import sound_problem
+from moesim.cli.varied import varied_problem
 
 RECOMPUTE_HELP = (
     """Rank what could be recomputed by the memory it frees for its time; --target-free picks enough of it."""
@@ -53,7 +53,7 @@ def longest(
     """Run the verb."""
     variants = grammar.variants(vary)
     grammar.writable(output=output)
-    problem = sound_problem(scenario, model, cluster, changes, vary)
+    problem = varied_problem(scenario, model, cluster, changes, vary, listed=True)
 
     from rich.console import Group
 

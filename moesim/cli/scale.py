@@ -56,6 +56,7 @@ def command(
         )
     grammar.writable(plot=plot, output=output)
     problem = grammar.changed_problem(scenario, model, cluster, changes)
+
     from moesim.base.errors import did_you_mean
     from moesim.report.scaling import beside_tables
     from moesim.studies.scaling import FIXED

@@ -12,7 +12,7 @@ import typer
 from moesim.base.errors import Collector, SpecError, did_you_mean
 from moesim.base.words import changes_in_words
 from moesim.cli import grammar
-from moesim.cli.varied import sound_problem
+from moesim.cli.varied import varied_problem
 
 HELP = """Estimate every combination of some values, rank them, and say what makes each one lose or refuses it.
 
@@ -44,7 +44,7 @@ def command(
     grammar.writable((*grammar.ANSWERS, *grammar.TABLES), output=output)
     axes = grammar.axes(vary)
     wanted = [word for text in show or () for word in grammar.values(text)]
-    problem = sound_problem(scenario, model, cluster, changes, vary)
+    problem = varied_problem(scenario, model, cluster, changes, vary, listed=True)
 
     from moesim.report.sweep import SHOWN, sweep_table, write_rows
     from moesim.studies.sweep import sweep

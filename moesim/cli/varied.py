@@ -22,24 +22,19 @@ def varied_problem(
     cluster: str | None,
     changes: list[str] | None,
     vary: Sequence[str] | None,
+    *,
+    listed: bool = False,
 ) -> Problem:
-    """Return the problem that is named, with what ``--set`` changes; refuse what each value of ``--vary`` replaces."""
+    """Return the problem that is named, with what ``--set`` changes; refuse what each value of ``--vary`` replaces.
+
+    `listed`: for a verb that does not look at the values of ``--vary`` itself; those without a meaning are refused here.
+    """
     unreplaced(changes, vary, "--vary")
-    return grammar.changed_problem(scenario, model, cluster, changes)
+    problem = grammar.changed_problem(scenario, model, cluster, changes)
+    if listed:
+        from moesim.studies.meaning import sound
 
-
-def sound_problem(
-    scenario: str | None,
-    model: str | None,
-    cluster: str | None,
-    changes: list[str] | None,
-    vary: Sequence[str] | None,
-) -> Problem:
-    """Return the same for a verb whose ``--vary`` lists values; refuse those that have no meaning."""
-    from moesim.studies.meaning import sound
-
-    problem = varied_problem(scenario, model, cluster, changes, vary)
-    sound([problem], lists(vary), "--vary")
+        sound([problem], lists(vary), "--vary")
     return problem
 
 

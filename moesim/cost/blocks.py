@@ -58,7 +58,6 @@ class PricedBlock:
     scale: Numeric = 1.0
     added: frozenset[str] = frozenset()
     clocked: "Clocked | None" = None
-    prices: Once | None = None
 
     @cached_property
     def forward(self) -> Ops:
@@ -149,7 +148,9 @@ def price_blocks(plan: Plan, shared: Once | None = None) -> Blocks:
         Where layers and prices are kept for other plans on the same GPU, links and software; left out, they are the
         plan's own.
     """
-    return _at_clock(plan, _burst_blocks(plan, shared))
+    if shared is not None:
+        plan.share(shared)
+    return _at_clock(plan, _burst_blocks(plan))
 
 
 def _at_clock(plan: Plan, blocks: Blocks) -> Blocks:
@@ -203,26 +204,23 @@ def _pieces(plan: Plan, chunk: list[PricedBlock]) -> list[tuple[str, tuple[Piece
     return [("F", sequential(forward)), ("BW", sequential(backward))]
 
 
-def _burst_blocks(plan: Plan, shared: Once | None) -> Blocks:
+def _burst_blocks(plan: Plan) -> Blocks:
     """Price every distinct layer of the model, and its ends, at the clock at which kernels are measured."""
     model, setting, mesh = plan.model, plan.setting, plan.mesh
-    known = plan.prices if shared is None else shared
     dense = setting.dense
-    ends = known.once("ends", dense, lambda: _ends(model, dense))
+    ends = plan.prices.once("ends", dense, lambda: _ends(model, dense))
     embedding = embedding_params(model, mesh, plan.sequence_length)
     head = head_params(model, mesh, own_embedding=len(plan.stages) == 1)
     found = Blocks(embedding=_priced(plan, ends[0], embedding), head=_priced(plan, ends[1], head))
     for first in dict.fromkeys(plan.alike):
         for key in _keys(plan, plan.stages[first]):
             if key not in found:
-                found[key] = _layer(plan, known, *key)
+                found[key] = _layer(plan, *key)
     if model.mtp_layers:
-        last = _layer_block(known, model.layers[-1], model.hidden, setting)
+        last = _layer_block(plan.prices, model.layers[-1], model.hidden, setting)
         module = joined(mtp_block(model.hidden, dense), last, ends[1])
         found["mtp"] = _priced(plan, module, mtp_params(model, mesh), recompute=True)
-    if shared is None:
-        return found
-    return Blocks({name: replace(block, prices=shared) for name, block in found.items()})
+    return found
 
 
 def _ends(model: Model, setting: Setting) -> tuple[Block, Block]:
@@ -247,7 +245,7 @@ def _layer_block(known: Once, layer: Layer, hidden: int, setting: Setting) -> Bl
 
 def repriced(blocks: Blocks, plan: Plan) -> Blocks:
     """The same blocks for another plan, which differs in how fast things are and in columns."""
-    burst = Blocks({name: replace(block, plan=plan, clocked=None, prices=None) for name, block in blocks.items()})
+    burst = Blocks({name: replace(block, plan=plan, clocked=None) for name, block in blocks.items()})
     found = _at_clock(plan, burst)
     for block in (*burst.values(), *found.values()):
         block.price()  # in this order it is listed what nobody measured
@@ -261,13 +259,13 @@ def _keys(plan: Plan, stage: Stage) -> list[tuple[Layer, bool, bool]]:
     return [(layers[index], place < repeated, plan.in_bf16(index)) for place, index in enumerate(stage.layers)]
 
 
-def _layer(plan: Plan, known: Once, layer: Layer, repeated: bool, in_bf16: bool) -> PricedBlock:
+def _layer(plan: Plan, layer: Layer, repeated: bool, in_bf16: bool) -> PricedBlock:
     setting, hidden = plan.setting, plan.model.hidden
     if in_bf16:
         setting = replace(setting, recipe=recipes.get("bf16"))
     runtime = plan.machine.runtime
     launched = runtime.launches_per_moe_layer if layer.moe else runtime.launches_per_dense_layer
-    block = _layer_block(known, layer, hidden, setting)
+    block = _layer_block(plan.prices, layer, hidden, setting)
     params = layer_params(layer, hidden, plan.mesh)
     captured = sorted({op.scope for op in block.forward if op.scope in plan.strategy.cuda_graph.split("+")})
     row = 2 * setting.local_tokens * hidden
@@ -275,7 +273,7 @@ def _layer(plan: Plan, known: Once, layer: Layer, repeated: bool, in_bf16: bool)
     block = replace(block, saved=block.saved + static)
     scale: Numeric = runtime.launches_per_operation if layer.moe else 1.0
     if launched is not None:
-        plain = _layer_block(known, layer, hidden, setting.plain)
+        plain = _layer_block(plan.prices, layer, hidden, setting.plain)
         scale = launched / sum((launches(op, plan.mesh) for op in plain.forward + plain.backward), 0.0)
     return _priced(plan, block, params, repeated, scale, layer)
 
@@ -332,7 +330,7 @@ def _prices(ops: tuple[Op, ...], block: PricedBlock) -> Ops:
 
     def seconds(op: Op) -> Numeric:
         at = clocked.plan if clocked is not None and follows_clock(op.work) else plan
-        return _seconds(at, op, block.prices if at is plan else None)
+        return _seconds(at, op)
 
     def launches(op: Op) -> Numeric:
         times = 1.0 if op.name.removesuffix(" again") in block.added else block.scale
@@ -342,13 +340,10 @@ def _prices(ops: tuple[Op, ...], block: PricedBlock) -> Ops:
     return tuple(PricedOp(op, seconds(op), launches(op)) for op in ops)
 
 
-def _seconds(plan: Plan, op: Op, shared: Once | None) -> Numeric:
+def _seconds(plan: Plan, op: Op) -> Numeric:
     """Time of an operation, raised in the columns that raise its family. [s]"""
-    if shared is None:
-        moved = plan.strategy.transport if isinstance(op.work, ExpertLeg | FusedExperts) else None
-        alone = plan.prices.once((op.category, moved), op.work, lambda: _alone(plan, op))
-    else:
-        alone = shared.once(op.category, (op.work, *_carrier(plan, op.work)), lambda: _alone(plan, op))
+    carrier = _carrier(plan, op.work)
+    alone = plan.prices.once(op.category, (op.work, *carrier) if carrier else op.work, lambda: _alone(plan, op))
     return alone if plan.errors is None else alone * plan.raised(op.work, op.category, op.name)
 
 

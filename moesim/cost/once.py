@@ -21,6 +21,10 @@ class Once:
     def _same(self) -> dict[Hashable, Any]:
         return {}
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Without what is known by identity, which another process gives to other objects."""
+        return {name: value for name, value in vars(self).items() if name != "_same"}
+
     def once(self, name: Hashable, work: object, made: Callable[[], T]) -> T:
         """What is `made` of the work, the first time that it is asked for under this name; equal works are one."""
         if type(work) is tuple:  # put together by whoever asks, so no other time the same one

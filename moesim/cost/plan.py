@@ -65,8 +65,12 @@ class Plan(Once):
 
     @cached_property
     def prices(self) -> Once:
-        """Layers and prices of their operations, that plans may share which differ in recomputation and expert transport alone."""
+        """Layers and prices of operations; plans on the same GPU, links and software may share them."""
         return Once()
+
+    def share(self, prices: Once) -> None:
+        """Keep layers and prices where other plans on the same GPU, links and software find them."""
+        vars(self)["prices"] = prices
 
     @cached_property
     def mesh(self) -> Mesh:

@@ -1,8 +1,8 @@
 """Training software: what it does unless told otherwise, what it refuses, what it costs.
 
 A software has dated profiles: releases, and recipes that set its defaults otherwise. Each is a software of its own to
-those who ask for it by name. A default may depend on the strategy: ``cases`` are tried in order and the first whose ``when`` holds gives the value.
-Rules are what a framework refuses although the machine could do it; they are reported with the framework's name.
+those who ask for it by name. A default may depend on the strategy: ``cases`` are tried in order and the first whose
+``when`` holds gives the value. Rules are what a framework refuses although the machine could do it; they are reported with the framework's name.
 """
 
 from __future__ import annotations

@@ -5,9 +5,10 @@ import pytest
 from moesim.base.errors import SpecError
 from moesim.estimator import estimate
 from moesim.evaluator import evaluate
+from moesim.fabric.faults import KINDS
 from moesim.problem import load
 from moesim.studies.compare import comparison
-from moesim.studies.faults import faulted
+from moesim.studies.faults import SHAPES, faulted, well_formed
 
 
 @pytest.fixture(scope="module")
@@ -122,3 +123,9 @@ def test_bad_faults(problem, fault, message):
         faulted(problem, fault)
     assert len(error.value.issues) == 1
     assert message in str(error.value)
+
+
+def test_each_kind_has_a_shape_and_an_example_that_is_one():
+    assert set(SHAPES) == {*KINDS, "slow"}
+    for _, example in SHAPES.values():
+        well_formed(example)

@@ -103,7 +103,7 @@ def column_plan(
         documents=problem.documents,
     )  # fmt: skip
     if prices is not None:
-        vars(plan)["prices"] = prices
+        plan.share(prices)
     return plan
 
 
