@@ -67,5 +67,6 @@ def _comparable(work: object) -> Hashable:
 
 @lru_cache(maxsize=1024)
 def _names(kind: type) -> tuple[str, ...] | None:
-    """Fields of a dataclass; None for others."""
-    return tuple(field.name for field in fields(kind)) if is_dataclass(kind) else None
+    """Fields of a dataclass; None for others, and for those of which each object equals itself alone."""
+    compared = is_dataclass(kind) and kind.__eq__ is not object.__eq__
+    return tuple(field.name for field in fields(kind)) if compared else None

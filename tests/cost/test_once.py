@@ -2,6 +2,7 @@
 
 import itertools
 import pickle
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -26,3 +27,17 @@ def test_another_process_knows_by_value_and_not_by_identity():
     other = pickle.loads(pickle.dumps(once))
     assert not other._same
     assert other.once("a", np.array([1.0]), lambda: 8) == 7
+
+
+@dataclass(frozen=True, eq=False)
+class Itself:
+    """A work that equals no other, whatever is in it."""
+
+    known: dict[str, float]
+
+
+def test_what_equals_itself_alone_is_told_apart_by_identity():
+    once, number = Once(), itertools.count(1)
+    one, other, array = Itself({}), Itself({}), np.array([1.0])
+    found = [once.once("a", (work, array), lambda: next(number)) for work in (one, other, one)]
+    assert found == [1, 2, 1]
